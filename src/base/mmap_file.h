@@ -1,0 +1,37 @@
+// A read-only memory-mapped file.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+
+namespace pagoda {
+
+// Owns the mapping; move-only. Threads may read it concurrently. An empty file maps to an empty span.
+class MmapFile {
+ public:
+  // kIo with the path and the system's reason when the file cannot be opened, is no regular file or cannot be mapped.
+  static Result<MmapFile> open(const std::string& path);
+
+  MmapFile(MmapFile&& other) noexcept;
+  MmapFile& operator=(MmapFile&& other) noexcept;
+  MmapFile(const MmapFile&) = delete;
+  MmapFile& operator=(const MmapFile&) = delete;
+  ~MmapFile();
+
+  std::span<const uint8_t> bytes() const noexcept { return {data_, size_}; }
+  const std::string& path() const noexcept { return path_; }
+  // Tells the kernel that the pages are no longer needed (they stay readable; the file cache may keep them).
+  void advise_done() const noexcept;
+
+ private:
+  MmapFile(std::string path, const uint8_t* data, size_t size) : path_(std::move(path)), data_(data), size_(size) {}
+  std::string path_;
+  const uint8_t* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace pagoda

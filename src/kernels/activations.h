@@ -1,0 +1,63 @@
+// Rows of activations in the form that a weight layout multiplies with.
+//
+// kInt8 (for kW8 and kW4): symmetric int8 per group of 32: x ~= scale * code, code in [-127, 127], scale = max|x| / 127.
+// The sums of the codes per 16 go with them, for zero points and offsets. kBF16 (for kBF16) rounds to nearest even.
+// kF32 (for kF32) is the plain rows. Each row is converted by itself, so a row's form does not depend on the batch.
+#pragma once
+
+#include <cstdint>
+
+#include "base/thread_pool.h"
+#include "tensor/packed_weight.h"
+
+namespace pagoda::kernels {
+
+enum class ActivationForm : uint8_t { kF32, kBF16, kInt8 };
+
+inline constexpr int kActivationGroup = 32;  // one scale
+inline constexpr int kActivationSum = 16;    // one code sum: the smallest weight group
+
+constexpr ActivationForm activation_form(WeightLayout layout) {
+  return layout == WeightLayout::kF32    ? ActivationForm::kF32
+         : layout == WeightLayout::kBF16 ? ActivationForm::kBF16
+                                         : ActivationForm::kInt8;
+}
+
+// A view of `rows` activation rows of padded depth `depth` (a multiple of 32; columns past the real depth are zero).
+// Only the members of `form` are set. Row r of codes is codes + r * depth, of scales scales + r * depth / 32, ...
+struct Activations {
+  ActivationForm form = ActivationForm::kF32;
+  int64_t rows = 0;
+  int64_t depth = 0;
+  const float* f32 = nullptr;      // [rows, depth]
+  const uint16_t* bf16 = nullptr;  // [rows, depth]
+  const int8_t* codes = nullptr;   // [rows, depth]
+  const float* scales = nullptr;   // [rows, depth / 32]
+  const int16_t* sums = nullptr;   // [rows, depth / 16]
+};
+
+// Scratch for one Activations in any form; allocated once for the largest batch. Move-only.
+class ActivationBuffer {
+ public:
+  ActivationBuffer() = default;
+  ActivationBuffer(int64_t max_rows, int64_t max_depth);
+
+  // Starts filling `rows` rows of padded depth round_up(depth, 32) in `form`; zeroes nothing.
+  void begin(ActivationForm form, int64_t rows, int64_t depth) noexcept;
+  // Converts one row of `depth` floats (the depth of begin()), pads it with zeros. Rows may be written from different
+  // threads. `row_values` may be unaligned and must not alias the buffer.
+  void write_row(int64_t row, const float* row_values) noexcept;
+  const Activations& view() const noexcept { return view_; }
+
+ private:
+  Activations view_;
+  int64_t depth_ = 0;
+  int64_t max_rows_ = 0, max_depth_ = 0;
+  AlignedBuffer data_, scales_, sums_;
+};
+
+// Converts `rows` rows (row r at x + r * stride) on all threads.
+void convert_activations(const float* x, int64_t rows, int64_t depth, int64_t stride, ActivationForm form,
+                         ActivationBuffer& out, ComputePool& pool) noexcept;
+
+}  // namespace pagoda::kernels

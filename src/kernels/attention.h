@@ -1,0 +1,61 @@
+// Attention of new tokens over a paged KV cache: out = softmax(scale * q K^T) V per token and head, causal.
+// Source: Kwon et al. 2023 (PagedAttention) section 4; merging of partial softmaxes: Milakov and Gimelshein 2018.
+//
+// A token at position p attends to positions max(0, p - window + 1) .. p of its sequence. The KV range is cut at
+// multiples of kKvPartition tokens, counted from position 0; inside a partition: scores, maximum, exp, sum, weighted
+// values; partitions are merged in ascending order. A token's result therefore depends on its position and its
+// sequence alone: not on the batch, the chunk it came in, or how partitions were spread over threads. Slots after the
+// token's own position are never read (they may hold anything).
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/ids.h"
+#include "base/thread_pool.h"
+#include "tensor/aligned_buffer.h"
+#include "tensor/kv_storage.h"
+
+namespace pagoda::kernels {
+
+inline constexpr int kKvPartition = 256;  // tokens; 16 blocks: scores of 8 rows stay in L1
+
+// The tokens of one sequence in a flat batch.
+struct AttentionSequence {
+  int64_t first_token = 0;               // row of its first new token in the batch
+  int64_t num_tokens = 0;                // new tokens in this step
+  int64_t first_position = 0;            // position of the first new token = tokens already in the cache
+  std::span<const BlockId> block_table;  // covers first_position + num_tokens tokens
+};
+
+struct AttentionParams {
+  int num_heads = 0;     // q heads; a multiple of kv.num_kv_heads
+  float scale = 1.0f;    // multiplies q . k
+  int64_t window = 0;    // sliding window in tokens, the token itself included; 0 = no limit
+  float softcap = 0.0f;  // s = softcap * tanh(s / softcap) before the mask; 0 = off (Gemma 2)
+};
+
+// Scratch for the partial results of one call; grows only in reserve().
+class AttentionScratch {
+ public:
+  AttentionScratch() = default;
+  // Enough for steps of max_tokens tokens over contexts of max_context tokens.
+  AttentionScratch(int64_t max_tokens, int64_t max_context, int num_heads, int head_dim, int num_threads);
+  AlignedBuffer& buffer() noexcept { return buffer_; }
+
+ private:
+  AlignedBuffer buffer_;
+};
+
+// Writes the new tokens' keys and values into their slots. k, v: [num_tokens, kv heads, head_dim], rows kv_stride floats
+// apart. Rounds to the cache's type to nearest even.
+void write_kv(const float* k, const float* v, int64_t kv_stride, std::span<const AttentionSequence> sequences,
+              PagedKvView kv, ComputePool& pool) noexcept;
+
+// q: [num_tokens, num_heads, head_dim], rows q_stride floats apart; out the same shape, rows out_stride apart; out must
+// not alias q. write_kv for these tokens must have run. No allocation.
+void attention(const float* q, int64_t q_stride, std::span<const AttentionSequence> sequences, PagedKvView kv,
+               const AttentionParams& params, float* out, int64_t out_stride, AttentionScratch& scratch,
+               ComputePool& pool) noexcept;
+
+}  // namespace pagoda::kernels

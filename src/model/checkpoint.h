@@ -1,0 +1,39 @@
+// A model on disk, opened and checked but not yet packed.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "model/config.h"
+#include "model/tensor_source.h"
+
+namespace pagoda::model {
+
+// Sampling defaults of generation_config.json; absent fields keep the API's own defaults.
+struct GenerationDefaults {
+  std::optional<double> temperature, top_p, min_p, repetition_penalty;
+  std::optional<int64_t> top_k, max_new_tokens;
+};
+
+struct Checkpoint {
+  std::string path;
+  std::string name;            // default served model name: the file or folder name without extension
+  std::string format;          // for people: "GGUF v3 (Q4_1 210, Q8_0 1, F32 61)", "safetensors (BF16)"
+  uint64_t file_bytes = 0;
+  ModelConfig config;
+  GenerationDefaults generation;
+  std::string tokenizer_json;  // text of tokenizer.json; made in memory from a GGUF vocabulary. Empty: none in the checkpoint
+  std::string tokenizer_config_json;  // text of tokenizer_config.json; empty when there is none
+  std::string chat_template;   // Jinja source; empty when the model has none
+  std::string bos_token, eos_token, pad_token, unk_token;  // as the chat template sees them; empty when absent
+  std::optional<bool> add_bos_token;  // what the file says about adding BOS to plain prompts
+  std::unique_ptr<TensorSource> tensors;
+};
+
+// Opens a GGUF file (or the first of a split set) or a Hugging Face folder. Every number in it is distrusted.
+// kIo, kCorruptFile or kUnsupportedModel, in one line that names the file and what in it.
+Result<Checkpoint> open_checkpoint(const std::string& path);
+
+}  // namespace pagoda::model

@@ -1,0 +1,52 @@
+// What handlers see of HTTP: no Boost types.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace pagoda::net {
+
+using Headers = std::vector<std::pair<std::string, std::string>>;
+
+struct HttpRequest {
+  std::string method;   // "GET"
+  std::string path;     // without the query, as sent (no decoding: routes match exact paths)
+  std::string query;    // after '?', may be empty
+  Headers headers;
+  std::string body;
+  std::string remote;   // "127.0.0.1:51234", or "unix"
+  std::string request_id;  // the client's X-Request-Id if it is short and printable, else made here
+
+  // First header of that name, compared without case; empty when absent.
+  std::string_view header(std::string_view name) const;
+};
+
+// The answer to one request. All methods are thread-safe and never block; calls after the client has gone are no-ops.
+// Exactly one of respond() and begin_stream() is called. X-Request-Id and Date are added by the session.
+class ResponseWriter {
+ public:
+  virtual ~ResponseWriter() = default;
+  virtual void respond(int status, Headers headers, std::string body) = 0;
+  // Chunked (HTTP/1.1) or until close (1.0).
+  virtual void begin_stream(int status, Headers headers) = 0;
+  virtual void write(std::string data) = 0;  // one or more whole events; flushed at once
+  virtual void end_stream() = 0;
+  // True once the client's connection is gone.
+  virtual bool closed() const = 0;
+  // Bytes given to write() that the socket has not taken yet (a client that reads slowly).
+  virtual size_t pending_bytes() const = 0;
+  // Called once, on an I/O thread, if the client goes away before the answer is complete (at once if it already has).
+  virtual void on_close(std::function<void()> callback) = 0;
+};
+
+using Handler = std::function<void(HttpRequest request, std::shared_ptr<ResponseWriter> response)>;
+
+// Renders an error of the transport itself (400 bad HTTP, 404, 405, 408, 413, 431, 501) as a JSON body.
+using ErrorBody = std::function<std::string(int status, std::string_view message)>;
+
+}  // namespace pagoda::net

@@ -1,0 +1,131 @@
+// Transport-neutral generation: a typed request in, typed events out. Knows text and tokens, no JSON shapes of an API
+// and no sockets. The chat context is passed through as JSON text, because the template decides what it means.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/result.h"
+#include "engine/engine.h"
+#include "sampling/sampling_params.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace pagoda::service {
+
+// Exactly one of them is the prompt.
+struct TextPrompt {
+  std::string text;
+  bool add_special_tokens = true;
+};
+struct ChatPrompt {
+  std::string context_json;  // messages, tools, add_generation_prompt, template kwargs, ...
+};
+using Prompt = std::variant<TextPrompt, std::vector<TokenId>, ChatPrompt>;
+
+struct GenerationRequest {
+  Prompt prompt;
+  int n = 1;
+  std::optional<int64_t> max_tokens;       // absent: the rest of the context
+  sampling::SamplingParams sampling;       // token ids still unvalidated; stop_token_ids without the model's end tokens
+  std::optional<uint64_t> seed;            // absent: random
+  std::vector<std::string> stop;
+  std::vector<std::string> bad_words;      // encoded here into sampling.bad_words
+  bool include_stop_str_in_output = false;
+  bool ignore_eos = false;
+  bool skip_special_tokens = true;
+  int prompt_logprobs = -1;
+  int64_t truncate_prompt_tokens = 0;      // keep the last so many prompt tokens; 0 = off
+  int priority = 0;
+  std::string cache_salt;
+  std::optional<std::chrono::milliseconds> timeout;
+};
+
+struct TokenScore {
+  TokenId token;
+  std::string text;   // as decoded by itself
+  std::string bytes;  // exact bytes
+  float logprob = 0.0f;
+};
+struct ScoredToken {
+  TokenScore token;
+  int64_t rank = 0;
+  std::vector<TokenScore> top;
+};
+
+struct Usage {
+  int64_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
+};
+
+// Sent once, before the first ChoiceEvent.
+struct PromptEvent {
+  std::vector<TokenId> ids;
+  std::string text;                          // decoded prompt (for echo)
+  std::vector<ScoredToken> logprobs;         // when asked for; entry 0 is empty
+};
+
+struct ChoiceEvent {
+  int choice = 0;
+  std::string text;                          // certain text; may be empty
+  std::vector<TokenId> token_ids;            // tokens of this event, hidden stop text included
+  std::vector<ScoredToken> logprobs;         // one per token id when asked for
+  engine::FinishReason finish = engine::FinishReason::kNone;
+  // kStop: the stop string, or the stop token id, or neither for the model's own end token.
+  std::variant<std::monostate, std::string, TokenId> stop_reason;
+};
+
+struct EndEvent {
+  Usage usage;
+  std::optional<Error> error;                // deadline, aborted by shutdown, bug
+};
+
+using GenerationEvent = std::variant<PromptEvent, ChoiceEvent, EndEvent>;
+
+// Called on a text thread, one call at a time per request, in order; EndEvent is the last.
+using GenerationSink = std::function<void(GenerationEvent)>;
+
+// A running generation; destroying it does not cancel.
+class Generation {
+ public:
+  virtual ~Generation() = default;
+  virtual void cancel() = 0;  // any thread; EndEvent follows
+};
+
+struct ServiceOptions {
+  std::string model_name;
+  std::vector<TokenId> eos;
+  int text_threads = 1;
+  int64_t vocab_size = 0;  // of the logits
+};
+
+class Service {
+ public:
+  Service(engine::Engine& engine, std::shared_ptr<const text::Tokenizer> tokenizer,
+          std::optional<text::ChatTemplate> chat_template, const ServiceOptions& options, const Clock& clock);
+  ~Service();
+
+  const text::Tokenizer& tokenizer() const;
+  const text::ChatTemplate* chat_template() const;
+
+  // Encodes and checks on a text thread, then answers through `accepted` (on that thread) before any event: the
+  // generation, or the error that becomes an HTTP status (context length, out of vocabulary, overloaded, ...).
+  void generate(GenerationRequest request, std::function<void(Result<std::shared_ptr<Generation>>)> accepted,
+                GenerationSink sink);
+
+  // Runs a function on the text pool: /tokenize and the like, so that long texts never block an I/O thread.
+  void run_on_text_pool(std::function<void()> work);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace pagoda::service
