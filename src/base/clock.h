@@ -31,6 +31,8 @@ class ManualClock final : public Clock {
   std::atomic<Duration::rep> ticks_{0};
 };
 
-inline double to_seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
+inline double to_seconds(Duration d) {
+  return std::chrono::duration<double>(d).count();
+}
 
 }  // namespace pagoda

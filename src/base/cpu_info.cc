@@ -9,9 +9,12 @@ namespace pagoda {
 
 std::string_view isa_name(Isa isa) {
   switch (isa) {
-    case Isa::kScalar: return "scalar";
-    case Isa::kAvx2: return "avx2";
-    case Isa::kAvx512: return "avx512";
+    case Isa::kScalar:
+      return "scalar";
+    case Isa::kAvx2:
+      return "avx2";
+    case Isa::kAvx512:
+      return "avx512";
   }
   return "?";
 }
@@ -25,7 +28,8 @@ std::optional<Isa> isa_from_name(std::string_view name) {
 
 Isa detect_isa() {
   // The builtins check CPUID and, through XGETBV, that the operating system saves the registers.
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  const bool avx2 =
+      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                       __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");
@@ -46,9 +50,10 @@ Result<Isa> choose_isa() {
   if (forced == nullptr || *forced == '\0') return detect_isa();
   const auto isa = isa_from_name(forced);
   if (!isa) {
-    return make_error(ErrorKind::kInvalidArgument,
-                      fmt::format("PAGODA_FORCE_ISA is '{}', but must be one of scalar, avx2, avx512", forced),
-                      "PAGODA_FORCE_ISA");
+    return make_error(
+        ErrorKind::kInvalidArgument,
+        fmt::format("PAGODA_FORCE_ISA is '{}', but must be one of scalar, avx2, avx512", forced),
+        "PAGODA_FORCE_ISA");
   }
   if (*isa > detect_isa()) {
     return make_error(ErrorKind::kInvalidArgument,

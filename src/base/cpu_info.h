@@ -17,7 +17,7 @@ enum class Isa {
   kAvx512,  // AVX-512 F, BW, DQ, VL, VNNI and BF16 (Zen4, Zen5, Cooper Lake, Sapphire Rapids)
 };
 
-std::string_view isa_name(Isa isa);                     // "scalar", "avx2", "avx512"
+std::string_view isa_name(Isa isa);  // "scalar", "avx2", "avx512"
 std::optional<Isa> isa_from_name(std::string_view name);
 
 // The highest tier of this CPU and operating system, by CPUID.
@@ -26,8 +26,8 @@ Isa detect_isa();
 // Every tier this CPU can run, lowest first; tests loop over it.
 std::vector<Isa> supported_isas();
 
-// The tier in use: PAGODA_FORCE_ISA if set, else detect_isa(). kInvalidArgument if the variable names no tier or one
-// this CPU lacks.
+// The tier in use: PAGODA_FORCE_ISA if set, else detect_isa(). kInvalidArgument if the variable names no tier
+// or one this CPU lacks.
 Result<Isa> choose_isa();
 
 // "AMD EPYC 9R14" and the like, for the start-up block.

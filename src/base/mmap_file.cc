@@ -47,7 +47,9 @@ Result<MmapFile> MmapFile::open(const std::string& path) {
 }
 
 MmapFile::MmapFile(MmapFile&& other) noexcept
-    : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : path_(std::move(other.path_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
 
 MmapFile& MmapFile::operator=(MmapFile&& other) noexcept {
   std::swap(path_, other.path_);

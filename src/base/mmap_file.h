@@ -13,7 +13,8 @@ namespace pagoda {
 // Owns the mapping; move-only. Threads may read it concurrently. An empty file maps to an empty span.
 class MmapFile {
  public:
-  // kIo with the path and the system's reason when the file cannot be opened, is no regular file or cannot be mapped.
+  // kIo with the path and the system's reason when the file cannot be opened, is no regular file or cannot be
+  // mapped.
   static Result<MmapFile> open(const std::string& path);
 
   MmapFile(MmapFile&& other) noexcept;
@@ -28,7 +29,8 @@ class MmapFile {
   void advise_done() const noexcept;
 
  private:
-  MmapFile(std::string path, const uint8_t* data, size_t size) : path_(std::move(path)), data_(data), size_(size) {}
+  MmapFile(std::string path, const uint8_t* data, size_t size)
+      : path_(std::move(path)), data_(data), size_(size) {}
   std::string path_;
   const uint8_t* data_ = nullptr;
   size_t size_ = 0;

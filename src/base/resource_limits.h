@@ -11,8 +11,8 @@ struct ResourceLimits {
   uint64_t memory_bytes = 0;  // min(cgroup memory limit, physical memory)
 };
 
-// Reads the limits of the calling process. `cgroup_root` and `proc_root` are parameters for tests; cgroup v2 and v1
-// are understood, unreadable files mean "no limit".
+// Reads the limits of the calling process. `cgroup_root` and `proc_root` are parameters for tests; cgroup v2
+// and v1 are understood, unreadable files mean "no limit".
 ResourceLimits read_resource_limits(const std::string& cgroup_root = "/sys/fs/cgroup",
                                     const std::string& proc_root = "/proc");
 

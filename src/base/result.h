@@ -1,5 +1,5 @@
-// Result<T>: a value or an Error, for everything that a user, a file, the network or a configuration can cause.
-// The names follow std::expected (C++23), which GCC 12 does not have in C++20 mode.
+// Result<T>: a value or an Error, for everything that a user, a file, the network or a configuration can
+// cause. The names follow std::expected (C++23), which GCC 12 does not have in C++20 mode.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,8 @@
 
 namespace pagoda {
 
-// What went wrong, independent of any transport. api/http maps each kind to an HTTP status and an OpenAI error type.
+// What went wrong, independent of any transport. api/http maps each kind to an HTTP status and an OpenAI
+// error type.
 enum class ErrorKind {
   kInvalidArgument,        // a request or flag is wrong; `param` names the field
   kContextLengthExceeded,  // the prompt or prompt + output does not fit the model's context
@@ -93,9 +94,9 @@ inline void take_value(Result<void>&) {}
 
 // Evaluates to the value of a Result expression, or returns its Error from the enclosing function.
 // A statement expression (GCC, Clang), so that it declares no variable in the caller's scope.
-#define PAGODA_TRY(expression)                                        \
-  ({                                                                  \
-    auto pagoda_try_result = (expression);                            \
+#define PAGODA_TRY(expression)                                           \
+  ({                                                                     \
+    auto pagoda_try_result = (expression);                               \
     if (!pagoda_try_result) return std::move(pagoda_try_result).error(); \
-    ::pagoda::internal::take_value(pagoda_try_result);                \
+    ::pagoda::internal::take_value(pagoda_try_result);                   \
   })

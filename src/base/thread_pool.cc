@@ -9,8 +9,8 @@
 namespace pagoda {
 namespace {
 
-// About the length of one chunk (50-100 us); longer would burn the CPU of a busy neighbour, shorter would pay a futex
-// wake-up between the operations of one step.
+// About the length of one chunk (50-100 us); longer would burn the CPU of a busy neighbour, shorter would pay
+// a futex wake-up between the operations of one step.
 constexpr auto kSpinTime = std::chrono::microseconds(50);
 
 // The next-chunk half of a ticket whose job is being replaced: above every chunk count.
@@ -33,7 +33,8 @@ bool spin_until(Ready ready) {
 
 ComputePool::ComputePool(int num_threads) {
   PAGODA_CHECK(num_threads >= 1, "num_threads is {}", num_threads);
-  for (int worker = 1; worker < num_threads; ++worker) workers_.emplace_back([this, worker] { worker_loop(worker); });
+  for (int worker = 1; worker < num_threads; ++worker)
+    workers_.emplace_back([this, worker] { worker_loop(worker); });
 }
 
 ComputePool::~ComputePool() {
@@ -68,12 +69,14 @@ void ComputePool::take_chunks(uint32_t generation, int worker) noexcept {
   uint64_t ticket = ticket_.load(std::memory_order_acquire);
   for (;;) {
     if (static_cast<uint32_t>(ticket >> 32) != generation) return;
-    // May already belong to the next job; then the exchange below fails, because run() closed our ticket before.
+    // May already belong to the next job; then the exchange below fails, because run() closed our ticket
+    // before.
     const int num_chunks = num_chunks_.load(std::memory_order_acquire);
     const auto* body = body_.load(std::memory_order_acquire);
     const auto next = static_cast<uint32_t>(ticket);
     if (next >= static_cast<uint32_t>(num_chunks)) return;
-    if (!ticket_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel, std::memory_order_acquire)) {
+    if (!ticket_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel,
+                                       std::memory_order_acquire)) {
       continue;
     }
     (*body)(static_cast<int>(next), worker);

@@ -26,7 +26,8 @@ NpyArray parse_npy(const uint8_t* data, size_t size) {
   NpyArray array;
   const size_t descr = header.find("'descr': '") + 10;
   array.dtype = header.substr(descr, header.find('\'', descr) - descr);
-  if (header.find("'fortran_order': False") == std::string::npos) throw std::runtime_error("npy: not C order");
+  if (header.find("'fortran_order': False") == std::string::npos)
+    throw std::runtime_error("npy: not C order");
   size_t at = header.find("'shape': (") + 10;
   for (const size_t end = header.find(')', at); at < end;) {
     const size_t stop = std::min(header.find(',', at), end);

@@ -10,7 +10,7 @@ namespace pagoda::testing_support {
 
 struct NpyArray {
   std::vector<int64_t> shape;
-  std::string dtype;           // "<f4", "<i4", "<f8", "<i8", "|b1", ...
+  std::string dtype;  // "<f4", "<i4", "<f8", "<i8", "|b1", ...
   std::vector<uint8_t> bytes;
   template <class T>
   const T* as() const {

@@ -11,7 +11,9 @@ TEST(CheckDeathTest, PrintsConditionAndDetail) {
   EXPECT_DEATH(PAGODA_CHECK(got == 4), "check failed: got == 4");
 }
 
-TEST(CheckTest, PassesSilently) { PAGODA_CHECK(1 + 1 == 2, "arithmetic"); }
+TEST(CheckTest, PassesSilently) {
+  PAGODA_CHECK(1 + 1 == 2, "arithmetic");
+}
 
 }  // namespace
 }  // namespace pagoda

@@ -12,7 +12,9 @@ Result<int> parse(bool good) {
   return 7;
 }
 
-Result<std::unique_ptr<int>> boxed(bool good) { return std::make_unique<int>(PAGODA_TRY(parse(good)) + 1); }
+Result<std::unique_ptr<int>> boxed(bool good) {
+  return std::make_unique<int>(PAGODA_TRY(parse(good)) + 1);
+}
 
 Result<void> checked(bool good) {
   PAGODA_TRY(boxed(good));

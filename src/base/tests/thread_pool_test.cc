@@ -24,7 +24,8 @@ TEST(ComputePoolTest, RunsEveryChunkOnce) {
   }
 }
 
-// Many tiny jobs back to back: a late worker of job n must not take a chunk of job n + 1 with the body of job n.
+// Many tiny jobs back to back: a late worker of job n must not take a chunk of job n + 1 with the body of job
+// n.
 TEST(ComputePoolTest, ManyShortJobsInARow) {
   ComputePool pool(4);
   int64_t total = 0;

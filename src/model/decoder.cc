@@ -1,0 +1,274 @@
+#include "model/decoder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "kernels/attention.h"
+#include "kernels/embedding.h"
+#include "kernels/gated_activation.h"
+#include "kernels/matmul.h"
+#include "kernels/norm.h"
+#include "kernels/rope.h"
+#include "model/weights.h"
+
+namespace pagoda::model {
+namespace {
+
+using kernels::ActivationBuffer;
+using kernels::ActivationForm;
+
+// A matrix of floats whose rows are 64-byte aligned.
+struct Rows {
+  Rows() = default;
+  Rows(int64_t max_rows, int64_t width)
+      : stride(round_up(width, kPanelRows)), data(static_cast<size_t>(max_rows * stride) * sizeof(float)) {}
+  float* row(int64_t index) noexcept { return data.as<float>() + index * stride; }
+  int64_t stride = 0;
+  AlignedBuffer data;
+};
+
+// Everything a step writes, allocated once.
+struct Scratch {
+  Rows hidden;     // residual stream
+  Rows qkv;        // q, k, v of all tokens
+  Rows attention;  // attention output, heads side by side
+  Rows block_out;  // output of a block before its post-norm (Gemma); the rows whose logits are wanted
+  Rows gate_up;
+  ActivationBuffer converted;
+  kernels::AttentionScratch attention_scratch;
+  std::vector<int64_t> positions;
+};
+
+class LlamaDecoder final : public Decoder {
+ public:
+  LlamaDecoder(const ModelConfig& config, const DecoderOptions& options, DecoderWeights weights,
+               ComputePool& pool);
+
+  const ModelConfig& config() const override { return config_; }
+  KvShape kv_shape() const override {
+    return {config_.num_layers, config_.num_kv_heads, config_.head_dim, options_.kv_dtype};
+  }
+  int64_t logits_stride() const override { return round_up(config_.vocab_size, kPanelRows); }
+  size_t weight_bytes() const override { return weights_.bytes; }
+  size_t scratch_bytes() const override {
+    return scratch_.hidden.data.size() + scratch_.qkv.data.size() + scratch_.attention.data.size() +
+           scratch_.block_out.data.size() + scratch_.gate_up.data.size();
+  }
+  std::string layout_summary() const override;
+  void forward(const ForwardInput& input, KvStorage& kv, float* logits) noexcept override;
+
+ private:
+  void set_positions(const ForwardInput& input) noexcept;
+  void attention_block(const LayerWeights& layer, int index, const ForwardInput& input,
+                       KvStorage& kv) noexcept;
+  void rotate_heads(const LayerWeights& layer, const kernels::RopeTable& rope, int64_t num_tokens) noexcept;
+  void feed_forward_block(const LayerWeights& layer, int64_t num_tokens) noexcept;
+  void project_norm(const Projection& projection, const std::vector<float>& norm, int64_t num_tokens,
+                    Rows& out) noexcept;
+  void add_to_residual(const Projection& projection, const std::vector<float>& post_norm,
+                       int64_t num_tokens) noexcept;
+  void output_head(const ForwardInput& input, float* logits) noexcept;
+
+  ModelConfig config_;
+  DecoderOptions options_;
+  DecoderWeights weights_;
+  kernels::RopeTable rope_, rope_sliding_;
+  Scratch scratch_;
+  ComputePool& pool_;
+};
+
+LlamaDecoder::LlamaDecoder(const ModelConfig& config, const DecoderOptions& options, DecoderWeights weights,
+                           ComputePool& pool)
+    : config_(config), options_(options), weights_(std::move(weights)), pool_(pool) {
+  rope_ = kernels::RopeTable(rope_inverse_frequencies(config.rope, config.head_dim), options.max_context);
+  if (config.has_rope_sliding) {
+    rope_sliding_ = kernels::RopeTable(rope_inverse_frequencies(config.rope_sliding, config.head_dim),
+                                       options.max_context);
+  }
+  const int64_t tokens = options.max_tokens, heads_width = int64_t{config.num_heads} * config.head_dim;
+  int64_t qkv_width = 0, gate_up_width = 0;
+  for (const auto& layer : weights_.layers) {
+    qkv_width = std::max(qkv_width, layer.qkv.width());
+    gate_up_width = std::max(gate_up_width, layer.gate_up.width());
+  }
+  scratch_.hidden = Rows(tokens, config.hidden_size);
+  scratch_.qkv = Rows(tokens, qkv_width);
+  scratch_.attention = Rows(tokens, heads_width);
+  scratch_.block_out = Rows(std::max(tokens, options.max_logit_rows), config.hidden_size);
+  scratch_.gate_up = Rows(tokens, gate_up_width);
+  scratch_.converted =
+      ActivationBuffer(std::max(tokens, options.max_logit_rows),
+                       std::max({config.hidden_size, heads_width, config.intermediate_size}));
+  scratch_.attention_scratch = kernels::AttentionScratch(tokens, options.max_context, config.num_heads,
+                                                         config.head_dim, pool.num_threads());
+  scratch_.positions.resize(static_cast<size_t>(tokens));
+}
+
+std::string LlamaDecoder::layout_summary() const {
+  std::map<std::string, int> counts;
+  const auto count = [&](const PackedWeight& weight) {
+    const bool coded = weight.layout() == WeightLayout::kW4 || weight.layout() == WeightLayout::kW8;
+    counts[coded ? fmt::format("{} g{}", weight_layout_name(weight.layout()), weight.spec().group_size)
+                 : std::string(weight_layout_name(weight.layout()))]++;
+  };
+  count(weights_.embedding);
+  for (const auto& layer : weights_.layers) {
+    for (const Projection* p : {&layer.qkv, &layer.attention_out, &layer.gate_up, &layer.down}) {
+      for (const auto& weight : p->weights()) count(weight);
+    }
+  }
+  for (const auto& weight : weights_.head.weights()) count(weight);
+  std::string text;
+  for (const auto& [layout, n] : counts) text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", layout, n);
+  return text;
+}
+
+void LlamaDecoder::forward(const ForwardInput& input, KvStorage& kv, float* logits) noexcept {
+  const auto num_tokens = static_cast<int64_t>(input.tokens.size());
+  PAGODA_CHECK(num_tokens <= options_.max_tokens, "{} tokens of {}", num_tokens, options_.max_tokens);
+  PAGODA_CHECK(static_cast<int64_t>(input.logit_rows.size()) <= options_.max_logit_rows,
+               "{} logit rows of {}", input.logit_rows.size(), options_.max_logit_rows);
+  set_positions(input);
+  kernels::embed(weights_.embedding, input.tokens, config_.embedding_scale, scratch_.hidden.row(0),
+                 scratch_.hidden.stride, pool_);
+  for (int index = 0; index < config_.num_layers; ++index) {
+    const LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
+    attention_block(layer, index, input, kv);
+    feed_forward_block(layer, num_tokens);
+  }
+  if (!input.logit_rows.empty()) output_head(input, logits);
+}
+
+void LlamaDecoder::set_positions(const ForwardInput& input) noexcept {
+  for (const auto& sequence : input.sequences) {
+    PAGODA_CHECK(sequence.first_position + sequence.num_tokens <= options_.max_context, "position {} of {}",
+                 sequence.first_position + sequence.num_tokens, options_.max_context);
+    for (int64_t i = 0; i < sequence.num_tokens; ++i) {
+      scratch_.positions[static_cast<size_t>(sequence.first_token + i)] = sequence.first_position + i;
+    }
+  }
+}
+
+// out = projection(rms_norm(hidden)).
+void LlamaDecoder::project_norm(const Projection& projection, const std::vector<float>& norm,
+                                int64_t num_tokens, Rows& out) noexcept {
+  for (const ActivationForm form : projection.forms()) {
+    kernels::rms_norm_convert(scratch_.hidden.row(0), scratch_.hidden.stride, norm.data(),
+                              config_.rms_norm_eps, num_tokens, config_.hidden_size, form, scratch_.converted,
+                              pool_);
+    projection.run(scratch_.converted.view(), out.row(0), out.stride, false, pool_);
+  }
+}
+
+// hidden += projection(converted), with the norm in between where the family has one.
+void LlamaDecoder::add_to_residual(const Projection& projection, const std::vector<float>& post_norm,
+                                   int64_t num_tokens) noexcept {
+  if (post_norm.empty()) {
+    projection.run(scratch_.converted.view(), scratch_.hidden.row(0), scratch_.hidden.stride, true, pool_);
+    return;
+  }
+  Rows& out = scratch_.block_out;
+  projection.run(scratch_.converted.view(), out.row(0), out.stride, false, pool_);
+  const int64_t size = config_.hidden_size;
+  pool_.run(static_cast<int>(num_tokens), [&](int token, int) {
+    float* const y = out.row(token);
+    float* const hidden = scratch_.hidden.row(token);
+    kernels::rms_norm_row(y, post_norm.data(), config_.rms_norm_eps, size, y);
+    for (int64_t i = 0; i < size; ++i) hidden[i] += y[i];
+  });
+}
+
+void LlamaDecoder::attention_block(const LayerWeights& layer, int index, const ForwardInput& input,
+                                   KvStorage& kv) noexcept {
+  const auto num_tokens = static_cast<int64_t>(input.tokens.size());
+  const int64_t window = config_.layer_window[static_cast<size_t>(index)];
+  Rows& qkv = scratch_.qkv;
+  project_norm(layer.qkv, layer.attention_norm, num_tokens, qkv);
+  rotate_heads(layer, window > 0 && config_.has_rope_sliding ? rope_sliding_ : rope_, num_tokens);
+  const PagedKvView view = kv.layer(index);
+  kernels::write_kv(qkv.row(0) + layer.qkv.offset(1), qkv.row(0) + layer.qkv.offset(2), qkv.stride,
+                    input.sequences, view, pool_);
+  kernels::AttentionParams params;
+  params.num_heads = config_.num_heads;
+  params.scale = config_.attention_scale;
+  params.window = window;
+  kernels::attention(qkv.row(0) + layer.qkv.offset(0), qkv.stride, input.sequences, view, params,
+                     scratch_.attention.row(0), scratch_.attention.stride, scratch_.attention_scratch, pool_);
+  kernels::convert_activations(scratch_.attention.row(0), num_tokens, layer.attention_out.depth(),
+                               scratch_.attention.stride, layer.attention_out.form(), scratch_.converted,
+                               pool_);
+  add_to_residual(layer.attention_out, layer.post_attention_norm, num_tokens);
+}
+
+// Per-head norms (Qwen 3, Gemma 3) and RoPE on q and k, in place.
+void LlamaDecoder::rotate_heads(const LayerWeights& layer, const kernels::RopeTable& rope,
+                                int64_t num_tokens) noexcept {
+  // A row costs a few microseconds: 16 rows are a chunk worth the join.
+  constexpr int64_t kRowsPerChunk = 16;
+  const auto chunks = static_cast<int>((num_tokens + kRowsPerChunk - 1) / kRowsPerChunk);
+  const auto heads = [&](float* x, int count, const std::vector<float>& norm, int64_t position) {
+    for (int head = 0; head < count; ++head, x += config_.head_dim) {
+      if (!norm.empty()) kernels::rms_norm_row(x, norm.data(), config_.rms_norm_eps, config_.head_dim, x);
+      kernels::rope_row(x, rope, position);
+    }
+  };
+  pool_.run(chunks, [&](int chunk, int) {
+    const int64_t end = std::min(num_tokens, (chunk + 1) * kRowsPerChunk);
+    for (int64_t token = chunk * kRowsPerChunk; token < end; ++token) {
+      float* const row = scratch_.qkv.row(token);
+      const int64_t position = scratch_.positions[static_cast<size_t>(token)];
+      heads(row + layer.qkv.offset(0), config_.num_heads, layer.q_norm, position);
+      heads(row + layer.qkv.offset(1), config_.num_kv_heads, layer.k_norm, position);
+    }
+  });
+}
+
+void LlamaDecoder::feed_forward_block(const LayerWeights& layer, int64_t num_tokens) noexcept {
+  Rows& gate_up = scratch_.gate_up;
+  project_norm(layer.gate_up, layer.feed_forward_norm, num_tokens, gate_up);
+  kernels::gated_activation_convert(config_.activation, gate_up.row(0) + layer.gate_up.offset(0),
+                                    gate_up.row(0) + layer.gate_up.offset(1), gate_up.stride, num_tokens,
+                                    config_.intermediate_size, layer.down.form(), scratch_.converted, pool_);
+  add_to_residual(layer.down, layer.post_feed_forward_norm, num_tokens);
+}
+
+void LlamaDecoder::output_head(const ForwardInput& input, float* logits) noexcept {
+  const auto num_rows = static_cast<int64_t>(input.logit_rows.size());
+  Rows& rows = scratch_.block_out;
+  for (int64_t i = 0; i < num_rows; ++i) {
+    std::copy_n(scratch_.hidden.row(input.logit_rows[static_cast<size_t>(i)]), config_.hidden_size,
+                rows.row(i));
+  }
+  const auto normed = [&](ActivationForm form) {
+    kernels::rms_norm_convert(rows.row(0), rows.stride, weights_.final_norm.data(), config_.rms_norm_eps,
+                              num_rows, config_.hidden_size, form, scratch_.converted, pool_);
+  };
+  if (config_.tied_embeddings) {
+    normed(kernels::activation_form(weights_.embedding.layout()));
+    kernels::MatmulJob job;
+    job.weight = &weights_.embedding;
+    job.out = logits;
+    job.out_stride = logits_stride();
+    kernels::matmul(scratch_.converted.view(), std::span(&job, 1), pool_);
+    return;
+  }
+  normed(weights_.head.form());
+  weights_.head.run(scratch_.converted.view(), logits, logits_stride(), false, pool_);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Decoder>> load_decoder(const Checkpoint& checkpoint, const DecoderOptions& options,
+                                              ComputePool& pool) {
+  PAGODA_CHECK(options.max_context > 0 && options.max_tokens > 0);
+  auto weights = PAGODA_TRY(load_decoder_weights(checkpoint, options.precision, pool));
+  return std::unique_ptr<Decoder>(
+      std::make_unique<LlamaDecoder>(checkpoint.config, options, std::move(weights), pool));
+}
+
+}  // namespace pagoda::model
