@@ -1,0 +1,62 @@
+# The few commands a user or a developer needs. Everything else is CMake (CMakePresets.json) and ctest.
+#   make serve [MODEL=name|file] [HOST=127.0.0.1] [PORT=8000] [ARGS="..."]
+#   make test  [PRESET=asan]
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := build
+.PHONY: help setup build serve test bench bench-race clean
+
+PRESET ?= release
+BUILD := build/$(PRESET)
+JOBS ?= $(shell nproc)
+
+# A name that scripts/fetch_model knows, a GGUF file, or a Hugging Face folder.
+MODEL ?= smollm2-135m
+HOST ?= 127.0.0.1
+PORT ?= 8000
+ARGS ?=
+RACE_ARGS ?= --workload batch-16 --workload mixed
+
+help:
+	@echo "make setup       install the Debian packages that are missing"
+	@echo "make build       build/release/pagoda"
+	@echo "make serve       build, fetch a small model once, and serve it on http://$(HOST):$(PORT)"
+	@echo "make test        build, then every test but the slow ones"
+	@echo "make bench       microbenchmarks of the kernels"
+	@echo "make bench-race  pagoda against llama-server under the same load"
+	@echo "make clean       remove $(BUILD)"
+
+setup:
+	@scripts/setup
+
+# Ninja runs CMake again by itself when a CMakeLists.txt changes, but it does not know the presets.
+$(BUILD)/build.ninja: CMakePresets.json
+	cmake --preset $(PRESET)
+	@touch $@
+
+build: setup $(BUILD)/build.ninja
+	@ninja -C $(BUILD) -j $(JOBS) --quiet pagoda
+
+serve: build
+	@if [[ -e "$(MODEL)" ]]; then model="$(MODEL)"; else model=$$(scripts/fetch_model "$(MODEL)"); fi; \
+	exec $(BUILD)/pagoda serve "$$model" --host "$(HOST)" --port "$(PORT)" $(ARGS)
+
+# Without the model the tests that need it are reported as skipped; without the Python environment the end-to-end
+# tests can't run at all, so that is an error.
+test: setup $(BUILD)/build.ninja
+	ninja -C $(BUILD) -j $(JOBS)
+	@scripts/fetch_model smollm2-135m > /dev/null || echo "No model: the tests that need one will be skipped."
+	@scripts/venv > /dev/null
+	ctest --test-dir $(BUILD) -j $(JOBS) --output-on-failure --no-tests=error -LE '^(slow|perf)$$'
+
+bench: setup $(BUILD)/build.ninja
+	ninja -C $(BUILD) -j $(JOBS)
+	@for program in $(BUILD)/bench/*; do \
+	  if [[ -f $$program && -x $$program ]]; then $$program; fi; \
+	done
+
+bench-race: build
+	bench/race/run --pagoda $(BUILD)/pagoda $(RACE_ARGS)
+
+clean:
+	rm -rf $(BUILD)
