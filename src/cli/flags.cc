@@ -1,0 +1,160 @@
+#include "cli/flags.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
+
+#include "cli/flag_compat.h"
+#include "cli/version.h"
+
+namespace pagoda::cli {
+namespace {
+
+// "--max-model-len" -> "PAGODA_MAX_MODEL_LEN".
+std::string env_name(const std::string& flag) {
+  std::string name = "PAGODA_" + flag.substr(2);
+  for (char& c : name) c = c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return name;
+}
+
+template <class T>
+CLI::Option* add(CLI::App& app, const std::string& flag, T& value, const std::string& help) {
+  return app.add_option(flag, value, help)
+      ->envname(env_name(flag))
+      ->capture_default_str()
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+}
+
+// --name / --no-name, as vLLM has it.
+void add_switch(CLI::App& app, const std::string& name, bool& value, const std::string& help) {
+  app.add_flag(fmt::format("--{0},!--no-{0}", name), value, help)
+      ->envname(env_name("--" + name))
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+}
+
+void add_engine_flags(CLI::App& app, EngineFlags& flags) {
+  app.add_option("model", flags.model, "GGUF file or Hugging Face folder")->required();
+  add(app, "--dtype", flags.dtype,
+      "auto: weights as the file has them, activations int8 or bf16; float32: exact")
+      ->check(CLI::IsMember({"auto", "float32"}));
+  add(app, "--kv-cache-dtype", flags.kv_cache_dtype, "auto: bfloat16, or float32 with --dtype float32")
+      ->check(CLI::IsMember({"auto", "bfloat16", "float32"}));
+  add(app, "--max-model-len", flags.max_model_len,
+      "longest prompt + output in tokens (32k form too); default: the model's");
+  add(app, "--kv-cache-memory-bytes", flags.kv_cache_memory_bytes,
+      "size of the KV cache (2G form too); default: from the memory limit")
+      ->envname("PAGODA_KV_CACHE_MEMORY_BYTES");
+  add(app, "--gpu-memory-utilization", flags.memory_fraction, "fraction of the memory limit that may be used")
+      ->check(CLI::Range(0.01, 1.0));
+  add(app, "--block-size", flags.block_size, "tokens in a KV block; 16 is the only size")
+      ->check(CLI::IsMember({16}));
+  add(app, "--threads", flags.threads, "compute threads; 0: all CPUs of the quota")
+      ->check(CLI::Range(0, 1024));
+  add(app, "--max-num-seqs", flags.max_num_seqs, "sequences that run at once")->check(CLI::Range(1, 4096));
+  add(app, "--max-num-batched-tokens", flags.max_num_batched_tokens, "token budget of one step")
+      ->check(CLI::Range(1, 65536));
+  add(app, "--long-prefill-token-threshold", flags.long_prefill_token_threshold,
+      "cap of one prompt chunk in a step; 0: the budget")
+      ->check(CLI::Range(0, 65536));
+  add_switch(app, "enable-prefix-caching", flags.enable_prefix_caching,
+             "reuse the KV blocks of equal prompt prefixes");
+  add(app, "--scheduling-policy", flags.scheduling_policy, "order of waiting requests")
+      ->check(CLI::IsMember({"fcfs", "priority"}));
+  add(app, "--max-num-queued-reqs", flags.max_num_queued_reqs, "requests that may wait; beyond: 503")
+      ->check(CLI::PositiveNumber);
+  add(app, "--max-num-queued-tokens", flags.max_num_queued_tokens, "prompt tokens that may wait; beyond: 503")
+      ->check(CLI::PositiveNumber);
+  add(app, "--chat-template", flags.chat_template, "Jinja file to use instead of the model's own template");
+  add(app, "--generation-config", flags.generation_config,
+      "auto: sampling defaults of the model; vllm: the API's own")
+      ->check(CLI::IsMember({"auto", "vllm"}));
+  add(app, "--log-level", flags.log_level, "trace, debug, info, warning, error, off")
+      ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "off"}));
+  app.add_option("--config", "YAML file with `flag: value` lines")->type_name("FILE");
+}
+
+void add_serve_flags(CLI::App& app, ServeFlags& flags) {
+  add_engine_flags(app, flags.engine);
+  add(app, "--host", flags.host, "address to listen on; 0.0.0.0 for all");
+  add(app, "--port", flags.port, "port; 0: any free one")->check(CLI::Range(0, 65535));
+  add(app, "--uds", flags.uds, "listen on a Unix socket instead");
+  app.add_option("--served-model-name", flags.served_model_name, "name(s) in the API; default: the file's")
+      ->envname("PAGODA_SERVED_MODEL_NAME");
+  add(app, "--allowed-origins", flags.allowed_origins,
+      "origins for CORS, comma-separated, or *; default: CORS off");
+  add_switch(app, "strict-params", flags.strict_params, "unknown request fields are errors");
+  add(app, "--shutdown-timeout", flags.shutdown_timeout_s, "seconds that running requests get after SIGTERM")
+      ->check(CLI::Range(0, 86400));
+  add(app, "--max-body-bytes", flags.max_body_bytes, "largest request body")->check(CLI::PositiveNumber);
+  add(app, "--io-threads", flags.io_threads, "threads for sockets")->check(CLI::Range(1, 64));
+  add(app, "--text-threads", flags.text_threads, "threads for tokenizing and templates")
+      ->check(CLI::Range(1, 64));
+}
+
+void add_generate_flags(CLI::App& app, GenerateFlags& flags) {
+  add_engine_flags(app, flags.engine);
+  app.add_option("-p,--prompt", flags.prompt, "prompt; - reads standard input")->required();
+  app.add_flag("--chat", flags.chat, "send the prompt as a user message through the chat template");
+  app.add_option("-n,--max-tokens", flags.max_tokens, "tokens to generate")->check(CLI::Range(1, 1 << 30));
+  app.add_option("--temperature", flags.temperature, "0: greedy; default: the model's")
+      ->check(CLI::Range(0.0, 2.0));
+  app.add_option("--top-p", flags.top_p, "nucleus sampling")->check(CLI::Range(1e-9, 1.0));
+  app.add_option("--top-k", flags.top_k, "0: off")->check(CLI::Range(0, 1 << 30));
+  app.add_option("--seed", flags.seed, "default: random")->check(CLI::NonNegativeNumber);
+  app.add_option("--stop", flags.stop, "stop string; may be given several times");
+  app.add_flag("--ignore-eos", flags.ignore_eos, "go on after the end token");
+}
+
+// vLLM's environment names for the same settings.
+void apply_vllm_aliases(EngineFlags& flags) {
+  const char* space = std::getenv("VLLM_CPU_KVCACHE_SPACE");  // GiB
+  if (space != nullptr && *space != '\0' && flags.kv_cache_memory_bytes.empty()) {
+    flags.kv_cache_memory_bytes = std::string(space) + "G";
+  }
+  // "0-3" or "0,2": only the number of CPUs matters; pinning is left to taskset and cpusets.
+  const char* bind = std::getenv("VLLM_CPU_OMP_THREADS_BIND");
+  if (bind == nullptr || flags.threads != 0) return;
+  int count = 0;
+  for (const auto& part : CLI::detail::split(bind, ',')) {
+    const auto dash = part.find('-');
+    const int first = std::atoi(part.c_str());
+    const int last = dash == std::string::npos ? first : std::atoi(part.c_str() + dash + 1);
+    count += std::max(0, last - first + 1);
+  }
+  if (std::isdigit(static_cast<unsigned char>(bind[0]))) flags.threads = count;
+}
+
+}  // namespace
+
+Result<CommandLine> parse_command_line(const std::vector<std::string>& args) {
+  CommandLine line;
+  auto rest = PAGODA_TRY(expand_config_file(args));
+  rest = PAGODA_TRY(drop_foreign_flags(rest, line.warnings));
+
+  CLI::App app("pagoda: an LLM server in one binary", "pagoda");
+  app.set_version_flag("--version", std::string(kVersion));
+  app.require_subcommand(1);
+  CLI::App* serve = app.add_subcommand("serve", "serve a model over an OpenAI-compatible API");
+  CLI::App* generate = app.add_subcommand("generate", "complete one prompt and print the text as it comes");
+  CLI::App* inspect = app.add_subcommand("inspect", "show a model's architecture, formats and memory plan");
+  add_serve_flags(*serve, line.serve);
+  add_generate_flags(*generate, line.generate);
+  add_engine_flags(*inspect, line.inspect.engine);
+  inspect->add_flag("--tensors", line.inspect.tensors, "list every tensor");
+  try {
+    std::reverse(rest.begin(), rest.end());  // CLI11 takes a stack
+    app.parse(rest);
+  } catch (const CLI::ParseError& error) {
+    line.exit_code = app.exit(error) == 0 ? 0 : 2;
+    return line;
+  }
+  line.command = *serve ? Command::kServe : *generate ? Command::kGenerate : Command::kInspect;
+  for (EngineFlags* flags : {&line.serve.engine, &line.generate.engine, &line.inspect.engine}) {
+    apply_vllm_aliases(*flags);
+  }
+  return line;
+}
+
+}  // namespace pagoda::cli

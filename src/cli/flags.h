@@ -1,0 +1,82 @@
+// The command line: names and defaults are vLLM's where vLLM has the flag (API.md, "Flags").
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace pagoda::cli {
+
+// What serve and generate share: how the model is loaded and run.
+struct EngineFlags {
+  std::string model;
+  std::string dtype = "auto";           // auto, float32
+  std::string kv_cache_dtype = "auto";  // auto, bfloat16, float32
+  std::string max_model_len;            // "32k" form; empty: the model's own
+  std::string kv_cache_memory_bytes;    // "2G" form; empty: from the memory limit
+  double memory_fraction = 0.9;
+  int block_size = 16;
+  int threads = 0;  // 0: all CPUs of the quota
+  int max_num_seqs = 128;
+  int64_t max_num_batched_tokens = 256;
+  int64_t long_prefill_token_threshold = 0;
+  bool enable_prefix_caching = true;
+  std::string scheduling_policy = "fcfs";
+  int64_t max_num_queued_reqs = 1024;
+  int64_t max_num_queued_tokens = 4 << 20;
+  std::string chat_template;               // path; empty: the model's own
+  std::string generation_config = "auto";  // auto, vllm
+  std::string log_level = "info";
+};
+
+struct ServeFlags {
+  EngineFlags engine;
+  std::string host = "127.0.0.1";
+  int port = 8000;
+  std::string uds;
+  std::vector<std::string> served_model_name;
+  std::string allowed_origins;
+  bool strict_params = false;
+  int shutdown_timeout_s = 30;
+  int64_t max_body_bytes = int64_t{32} << 20;
+  int io_threads = 1;
+  int text_threads = 1;
+};
+
+struct GenerateFlags {
+  EngineFlags engine;
+  std::string prompt;
+  bool chat = false;
+  int64_t max_tokens = 128;
+  double temperature = -1;  // below 0: the model's own default
+  double top_p = -1;
+  int64_t top_k = -2;
+  int64_t seed = -1;
+  std::vector<std::string> stop;
+  bool ignore_eos = false;
+};
+
+struct InspectFlags {
+  EngineFlags engine;
+  bool tensors = false;
+};
+
+enum class Command { kServe, kGenerate, kInspect, kExit };
+
+struct CommandLine {
+  Command command = Command::kExit;
+  int exit_code = 0;  // for kExit: help and version are 0, usage errors 2 (already printed)
+  ServeFlags serve;
+  GenerateFlags generate;
+  InspectFlags inspect;
+  std::vector<std::string> warnings;  // accepted without effect
+};
+
+// Command line, then --config FILE (YAML, one level of `flag: value`), then PAGODA_* variables, then
+// defaults. kInvalidArgument naming the flag for flags of other vLLM features, which are refused rather than
+// ignored.
+Result<CommandLine> parse_command_line(const std::vector<std::string>& args);
+
+}  // namespace pagoda::cli

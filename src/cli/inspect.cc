@@ -1,0 +1,93 @@
+#include "cli/inspect.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "cli/runtime.h"
+#include "model/pack.h"
+
+namespace pagoda::cli {
+namespace {
+
+std::string join_shape(const std::vector<int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+// Packed bytes of every matrix, from its scheme: what load_decoder will allocate.
+Result<uint64_t> packed_bytes(const RunPlan& plan) {
+  uint64_t total = 0;
+  for (const auto& tensor : plan.checkpoint.tensors->list()) {
+    if (tensor.shape.size() != 2) continue;
+    const auto reader =
+        PAGODA_TRY(plan.checkpoint.tensors->matrix(tensor.name, tensor.shape[0], tensor.shape[1]));
+    const model::CodeScheme scheme = reader->scheme();
+    const auto rows = static_cast<uint64_t>(round_up(tensor.shape[0], kPanelRows));
+    const auto depth = static_cast<uint64_t>(round_up(tensor.shape[1], kDepthMultiple));
+    switch (model::packed_layout(scheme, plan.decoder.precision)) {
+      case WeightLayout::kF32:
+        total += rows * depth * 4;
+        break;
+      case WeightLayout::kBF16:
+        total += rows * depth * 2;
+        break;
+      case WeightLayout::kW8:
+      case WeightLayout::kW4: {
+        const bool w4 = model::packed_layout(scheme, plan.decoder.precision) == WeightLayout::kW4;
+        total += rows * depth / (w4 ? 2 : 1);
+        total += rows * depth / static_cast<uint64_t>(scheme.group_size) * (scheme.has_offsets ? 4 : 2);
+        break;
+      }
+    }
+  }
+  return total;
+}
+
+void print_config(const model::Checkpoint& checkpoint) {
+  const model::ModelConfig& config = checkpoint.config;
+  const auto windows =
+      std::count_if(config.layer_window.begin(), config.layer_window.end(), [](int64_t w) { return w > 0; });
+  fmt::print("model          {}\n", checkpoint.path);
+  fmt::print("architecture   {}\n", model::architecture_name(config.architecture));
+  fmt::print("file           {}, {}\n", checkpoint.format, format_bytes(checkpoint.file_bytes));
+  fmt::print("layers         {}, hidden {}, feed-forward {}\n", config.num_layers, config.hidden_size,
+             config.intermediate_size);
+  fmt::print("attention      {} heads, {} kv heads, head_dim {}{}\n", config.num_heads, config.num_kv_heads,
+             config.head_dim, windows > 0 ? fmt::format(", {} layers with a sliding window", windows) : "");
+  fmt::print("vocabulary     {}{}\n", config.vocab_size,
+             config.tied_embeddings ? ", tied to the output head" : "");
+  fmt::print("context        {} tokens\n", config.max_positions);
+  fmt::print("chat template  {}\n", checkpoint.chat_template.empty() ? "none" : "yes");
+}
+
+}  // namespace
+
+Result<void> run_inspect(const InspectFlags& flags) {
+  const RunPlan plan = PAGODA_TRY(make_run_plan(flags.engine));
+  print_config(plan.checkpoint);
+  const uint64_t weights = PAGODA_TRY(packed_bytes(plan));
+  fmt::print("weights        {} packed ({})\n", format_bytes(weights),
+             plan.decoder.precision == model::WeightPrecision::kFloat32 ? "float32" : "native formats");
+  const KvShape shape{plan.checkpoint.config.num_layers, plan.checkpoint.config.num_kv_heads,
+                      plan.checkpoint.config.head_dim, plan.decoder.kv_dtype};
+  fmt::print("kv cache       {} bytes a token ({})\n", kv_block_bytes(shape) / kKvBlockTokens,
+             dtype_name(plan.decoder.kv_dtype));
+  const auto memory = plan_kv(plan, weights, 0);
+  if (memory) {
+    fmt::print("memory plan    {} of KV: {} blocks, {} tokens; limit {}\n", format_bytes(memory->kv_bytes),
+               memory->num_blocks, memory->kv_tokens, format_bytes(plan.memory_limit));
+  } else {
+    fmt::print("memory plan    {}\n", memory.error().message);
+  }
+  fmt::print("machine        {}, {} threads, {}\n", cpu_model_name(), plan.threads, isa_name(plan.isa));
+  if (flags.tensors) {
+    for (const auto& tensor : plan.checkpoint.tensors->list()) {
+      fmt::print("  {:60} {:>8} {:>16} {}\n", tensor.name, tensor.format, join_shape(tensor.shape),
+                 format_bytes(tensor.bytes));
+    }
+  }
+  return {};
+}
+
+}  // namespace pagoda::cli

@@ -1,0 +1,54 @@
+// pagoda's entry: picks the subcommand; every failure ends in one line and exit code 1 (usage: 2).
+#include <cstdio>
+#include <exception>
+
+#include "base/log.h"
+#include "cli/flags.h"
+#include "cli/generate.h"
+#include "cli/inspect.h"
+#include "cli/serve.h"
+
+namespace {
+
+int fail(const pagoda::Error& error, int code) {
+  std::fprintf(stderr, "pagoda: %s\n", error.message.c_str());
+  return code;
+}
+
+int run(const pagoda::cli::CommandLine& line) {
+  using pagoda::cli::Command;
+  const pagoda::cli::EngineFlags& engine = line.command == Command::kServe      ? line.serve.engine
+                                           : line.command == Command::kGenerate ? line.generate.engine
+                                                                                : line.inspect.engine;
+  pagoda::log::init(engine.log_level);
+  for (const auto& warning : line.warnings) pagoda::log::warn("{}", warning);
+  pagoda::Result<void> result;
+  switch (line.command) {
+    case Command::kServe:
+      result = pagoda::cli::run_serve(line.serve);
+      break;
+    case Command::kGenerate:
+      result = pagoda::cli::run_generate(line.generate);
+      break;
+    case Command::kInspect:
+      result = pagoda::cli::run_inspect(line.inspect);
+      break;
+    case Command::kExit:
+      return line.exit_code;
+  }
+  return result ? 0 : fail(result.error(), 1);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const auto line = pagoda::cli::parse_command_line({argv + 1, argv + argc});
+    if (!line) return fail(line.error(), 2);
+    if (line->command == pagoda::cli::Command::kExit) return line->exit_code;
+    return run(*line);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "pagoda: %s\n", e.what());  // out of memory, a system without threads
+    return 1;
+  }
+}

@@ -1,0 +1,60 @@
+// The random checkpoints of golden/tiny, against transformers in float32, on every ISA tier of this CPU.
+#include <gtest/gtest.h>
+
+#include "golden/golden_case.h"
+
+namespace pagoda::testing_support {
+namespace {
+
+struct TinyParam {
+  std::string name;
+  Isa isa;
+};
+
+std::vector<TinyParam> tiny_params() {
+  std::vector<TinyParam> params;
+  for (const char* name : {"llama-tied-f32", "llama3-rope-sharded", "llama-spm-bias", "mistral-swa", "qwen2",
+                           "qwen3", "gemma3"}) {
+    for (const Isa isa : supported_isas()) params.push_back({name, isa});
+  }
+  return params;
+}
+
+class TinyTest : public testing::TestWithParam<TinyParam> {
+ protected:
+  void SetUp() override {
+    dir_ = golden_dir() / "tiny" / GetParam().name;
+    if (!std::filesystem::exists(dir_)) GTEST_SKIP() << dir_ << " is not here";
+    cases_ = read_cases(dir_ / "golden.json", dir_ / "golden.npz");
+    ASSERT_EQ(cases_.size(), 3u);
+  }
+  std::filesystem::path dir_;
+  std::vector<GoldenCase> cases_;
+};
+
+TEST_P(TinyTest, Float32MatchesTheReference) {
+  const IsaScope isa(GetParam().isa);
+  ModelHarness model(dir_, exact_options());
+  for (const auto& c : cases_) {
+    EXPECT_LE(logit_error(model, c).max, 2e-3) << c.ids.size() << " ids";
+    expect_greedy(model, c, 2e-3, 0);
+  }
+}
+
+TEST_P(TinyTest, BFloat16PicksTheSameTokens) {
+  const IsaScope isa(GetParam().isa);
+  ModelHarness model(dir_, native_options());
+  for (const auto& c : cases_) {
+    EXPECT_LE(logit_error(model, c).max, 2 * c.bf16_max_abs_diff) << c.ids.size() << " ids";
+    expect_greedy(model, c, 0, 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TinyTest, testing::ValuesIn(tiny_params()), [](const auto& test) {
+  std::string name = test.param.name + "_" + std::string(isa_name(test.param.isa));
+  for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return name;
+});
+
+}  // namespace
+}  // namespace pagoda::testing_support
