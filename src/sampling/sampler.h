@@ -1,8 +1,10 @@
-// From one row of logits to one token, in the order of vLLM's V1 sampler (API.md, "Order of the sampler"): allowed ids,
-// bad words, min_tokens, logit_bias, penalties (repetition, frequency, presence), temperature, min_p, top_k, top_p.
+// From one row of logits to one token, in the order of vLLM's V1 sampler (API.md, "Order of the sampler"):
+// allowed ids, bad words, min_tokens, logit_bias, penalties (repetition, frequency, presence), temperature,
+// min_p, top_k, top_p.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -13,24 +15,28 @@ namespace pagoda::sampling {
 
 struct SampledToken {
   TokenId token;
-  float logprob = 0.0f;            // under the raw logits; filled when num_logprobs != -1
-  int64_t rank = 0;                // 1 = most likely under the raw logits; filled likewise
-  std::vector<TokenLogprob> top;   // num_logprobs best under the raw logits, descending, ties by lower id
+  float logprob = 0.0f;           // under the raw logits; filled when num_logprobs != -1
+  int64_t rank = 0;               // 1 = most likely under the raw logits; filled likewise
+  std::vector<TokenLogprob> top;  // num_logprobs best under the raw logits, descending, ties by lower id
 };
 
-// What the sequence has seen. Counts are kept by the caller incrementally (see TokenCounts).
+// What the sequence has seen.
 struct TokenHistory {
   std::span<const TokenId> prompt;
   std::span<const TokenId> output;
 };
 
-// Scratch of one sampling thread; grows to the vocabulary once. Not thread-safe: one per worker.
+// Scratch of one sampling thread; grows to the vocabulary once. Not thread-safe: one per worker. Movable.
 class Sampler {
  public:
   explicit Sampler(int64_t vocab_size);
+  ~Sampler();
+  Sampler(Sampler&&) noexcept;
+  Sampler& operator=(Sampler&&) noexcept;
 
-  // `logits` [vocab_size] is overwritten. The draw is a pure function of (params.seed, choice, history.output.size()).
-  // NaN logits count as -inf; if nothing finite is left the lowest allowed id is taken, so it always returns a token.
+  // `logits` [vocab_size] is overwritten. The draw is a pure function of (params.seed, choice,
+  // history.output.size()). NaN logits count as -inf; if nothing finite is left the lowest allowed id is
+  // taken, so it always returns a token.
   SampledToken sample(std::span<float> logits, const SamplingParams& params, const TokenHistory& history,
                       uint32_t choice);
 
@@ -38,14 +44,12 @@ class Sampler {
   void distribution(std::span<float> logits, const SamplingParams& params, const TokenHistory& history);
 
  private:
-  int64_t vocab_size_;
-  std::vector<int32_t> counts_;    // occurrences in the output, zeroed after use
-  std::vector<uint8_t> seen_;      // in prompt or output, zeroed after use
-  std::vector<int32_t> order_;     // candidate ids
-  std::vector<float> values_;
+  class Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
-// Raw log-probabilities of one row: the given token and the top `k` (for prompt_logprobs and echo).
+// Raw log-probabilities of one row: the given token and the top `k` (for prompt_logprobs and echo);
+// kAllLogprobs for the whole row. NaN counts as -inf. `token` lies in the row.
 SampledToken score_token(std::span<const float> logits, TokenId token, int k);
 
 }  // namespace pagoda::sampling

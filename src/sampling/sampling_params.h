@@ -1,4 +1,5 @@
-// What a request asks of the sampler. Already validated: values lie in the ranges of API.md, ids in the vocabulary.
+// What a request asks of the sampler. Already validated: values lie in the ranges of API.md, ids in the
+// vocabulary.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +20,11 @@ struct SamplingParams {
   float presence_penalty = 0.0f;
   uint64_t seed = 0;  // the service draws one when the request gives none
   std::vector<std::pair<TokenId, float>> logit_bias;
-  std::vector<TokenId> allowed_token_ids;        // empty = all
-  std::vector<std::vector<TokenId>> bad_words;   // sequences whose last token may not follow the others
-  int64_t min_tokens = 0;                        // stop_token_ids are masked before that many output tokens
-  std::vector<TokenId> stop_token_ids;           // end tokens included, unless ignore_eos
-  int num_logprobs = -1;                         // -1 = none wanted; k = the sampled token and the top k; kAllLogprobs
+  std::vector<TokenId> allowed_token_ids;       // empty = all
+  std::vector<std::vector<TokenId>> bad_words;  // sequences whose last token may not follow the others
+  int64_t min_tokens = 0;                       // stop_token_ids are masked before that many output tokens
+  std::vector<TokenId> stop_token_ids;          // end tokens included, unless ignore_eos
+  int num_logprobs = -1;  // -1 = none wanted; k = the sampled token and the top k; kAllLogprobs
 };
 
 inline constexpr int kAllLogprobs = -2;  // one entry per vocabulary token

@@ -1,0 +1,165 @@
+#include "sampling/candidates.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <numeric>
+
+#include "kernels/logits.h"
+
+namespace pagoda::sampling {
+namespace {
+
+// Weights are summed by blocks, so that a pick scans the block sums and then one block.
+constexpr size_t kBlock = 512;
+
+// Below this many candidates the selection runs on all of them; a histogram would cost more than it saves.
+constexpr size_t kHistogramMin = 2048;
+
+// Buckets of equal width over the exponent. Weights below exp(-104) are 0 in float32, so that 104 units hold
+// all mass; 64 buckets a unit leave about a percent of a typical vocabulary in the bucket that is then
+// searched exactly.
+constexpr float kBucketsPerUnit = 64.0f;
+constexpr float kLastBucket = 104.0f * kBucketsPerUnit;
+
+size_t bucket_of(float exponent) {
+  return static_cast<size_t>(std::min(-exponent * kBucketsPerUnit, kLastBucket));
+}
+
+// Eight independent sums hide the latency of the additions; their order is fixed.
+double sum_block(std::span<const float> weights) {
+  std::array<double, 8> lanes{};
+  size_t i = 0;
+  for (; i + lanes.size() <= weights.size(); i += lanes.size()) {
+    for (size_t lane = 0; lane < lanes.size(); ++lane) lanes[lane] += static_cast<double>(weights[i + lane]);
+  }
+  double sum = 0;
+  for (; i < weights.size(); ++i) sum += static_cast<double>(weights[i]);
+  return std::accumulate(lanes.begin(), lanes.end(), sum);
+}
+
+}  // namespace
+
+void Candidates::collect(std::span<const float> logits, const Tempering& tempering, double threshold) {
+  logits_ = logits;
+  tempering_ = tempering;
+  ids_.clear();
+  if (threshold == -std::numeric_limits<double>::infinity()) {
+    weights_.resize(logits.size());
+    for (size_t i = 0; i < logits.size(); ++i) weights_[i] = tempering.exponent(logits[i]);
+  } else {
+    weights_.clear();
+    for (size_t i = 0; i < logits.size(); ++i) {
+      if (static_cast<double>(logits[i]) < threshold) continue;
+      ids_.push_back(static_cast<int32_t>(i));
+      weights_.push_back(tempering.exponent(logits[i]));
+    }
+  }
+  kernels::exp_inplace(weights_, 0.0f);
+}
+
+bool Candidates::more_likely(int32_t a, int32_t b) const {
+  const float x = logit(static_cast<size_t>(a)), y = logit(static_cast<size_t>(b));
+  return x != y ? x > y : a > b;
+}
+
+double Candidates::sum_weights() {
+  block_sums_.clear();
+  double total = 0;
+  for (size_t at = 0; at < weights_.size(); at += kBlock) {
+    block_sums_.push_back(sum_block(std::span(weights_).subspan(at, std::min(kBlock, weights_.size() - at))));
+    total += block_sums_.back();
+  }
+  return total;
+}
+
+// Fills members_ with the candidates among which the cut lies; returns the mass of the more likely ones.
+double Candidates::list_boundary(double limit) {
+  members_.clear();
+  if (weights_.size() < kHistogramMin) {
+    members_.resize(weights_.size());
+    std::iota(members_.begin(), members_.end(), 0);
+    return 0.0;
+  }
+  bucket_mass_.assign(static_cast<size_t>(kLastBucket) + 1, 0.0);
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    bucket_mass_[bucket_of(tempering_.exponent(logit(i)))] += static_cast<double>(weights_[i]);
+  }
+  // Empty buckets are stepped over: the cut must fall into one that has members. The first has the largest
+  // logit.
+  size_t boundary = 0;
+  double above = 0;
+  for (size_t b = 0, next = 0; next < bucket_mass_.size(); b = next) {
+    next = b + 1;
+    while (next < bucket_mass_.size() && bucket_mass_[next] == 0.0) ++next;
+    boundary = b;
+    if (next == bucket_mass_.size() || above + bucket_mass_[b] >= limit) break;
+    above += bucket_mass_[b];
+  }
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    if (bucket_of(tempering_.exponent(logit(i))) == boundary) members_.push_back(static_cast<int32_t>(i));
+  }
+  return above;
+}
+
+// The least likely of members_ that stays: a candidate stays while the mass of the more likely ones is below
+// `limit`. Each round halves the range around its median, so that the work is linear.
+int32_t Candidates::last_kept(double above, double limit) {
+  auto begin = members_.begin(), end = members_.end();
+  while (end - begin > 1) {
+    const auto middle = begin + (end - begin) / 2;
+    std::nth_element(begin, middle, end, [this](int32_t a, int32_t b) { return more_likely(a, b); });
+    double upper = 0;
+    for (auto i = begin; i != middle; ++i) upper += static_cast<double>(weights_[static_cast<size_t>(*i)]);
+    if (above + upper < limit) {
+      above += upper;
+      begin = middle;
+    } else {
+      end = middle;
+    }
+  }
+  return *begin;
+}
+
+void Candidates::keep_nucleus(float top_p) {
+  if (top_p >= 1.0f) return;
+  const double limit = (static_cast<double>(top_p) - kProbabilitySlack) * sum_weights();
+  const double above = list_boundary(limit);
+  const auto cut = static_cast<size_t>(last_kept(above, limit));
+  const float cut_logit = logit(cut);
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    const float x = logit(i);
+    if (x < cut_logit || (x == cut_logit && i < cut)) weights_[i] = 0.0f;
+  }
+}
+
+int32_t Candidates::pick(double u) {
+  double target = u * sum_weights();
+  size_t block = 0;
+  while (block + 1 < block_sums_.size() && target >= block_sums_[block]) target -= block_sums_[block++];
+  const size_t begin = block * kBlock, end = std::min(begin + kBlock, weights_.size());
+  size_t chosen = weights_.size();
+  for (size_t i = begin; i < end; ++i) {
+    if (weights_[i] == 0.0f) continue;
+    chosen = i;
+    target -= static_cast<double>(weights_[i]);
+    if (target < 0) break;
+  }
+  // Rounding can step past the last weight of the row into blocks that were cut; the last one left is meant
+  // then.
+  for (size_t i = begin; chosen == weights_.size(); --i) {
+    if (weights_[i] != 0.0f) chosen = i;
+  }
+  return ids_.empty() ? static_cast<int32_t>(chosen) : ids_[chosen];
+}
+
+void Candidates::write_distribution(std::span<float> row) {
+  const double total = sum_weights();
+  std::fill(row.begin(), row.end(), 0.0f);
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    const size_t id = ids_.empty() ? i : static_cast<size_t>(ids_[i]);
+    row[id] = static_cast<float>(static_cast<double>(weights_[i]) / total);
+  }
+}
+
+}  // namespace pagoda::sampling

@@ -1,0 +1,60 @@
+// The tokens that a draw may pick, with weights proportional to their probabilities, and the cuts that shrink
+// them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace pagoda::sampling {
+
+// Differences of probabilities below this count as equal in top_p and min_p: float32 weights carry a relative
+// error of a few units in the last place (2^-24 each), and a cut that lies on the boundary by definition
+// (probabilities 1/2, 1/4, ... with top_p 1/2) must not be decided by them.
+inline constexpr double kProbabilitySlack = 0x1p-21;
+
+// Temperature around the largest logit: weight(x) = exp((x - max) / temperature), which neither overflows nor
+// depends on a common offset of the logits.
+struct Tempering {
+  float max = 0.0f;
+  float temperature = 1.0f;
+  float exponent(float x) const { return (x - max) / temperature; }
+};
+
+// Candidates of one row, in ascending order of their ids. Not thread-safe; keeps its memory between rows.
+class Candidates {
+ public:
+  // Every token whose logit is >= `threshold`; -inf takes the whole row without listing it. `logits` hold
+  // neither NaN nor +inf and must live until the last call on this row.
+  void collect(std::span<const float> logits, const Tempering& tempering, double threshold);
+
+  // Keeps the smallest set of most likely candidates whose share reaches top_p, at least one: in ascending
+  // order of probability, candidates go while the sum of their shares is <= 1 - top_p. Among equal logits the
+  // higher id stays. O(candidates) expected; a full sort is never made.
+  void keep_nucleus(float top_p);
+
+  // The id at the point u in (0, 1) of the cumulative distribution over ascending ids.
+  int32_t pick(double u);
+
+  // Writes probabilities into `row` [vocab_size], which may be the logits themselves.
+  void write_distribution(std::span<float> row);
+
+  size_t size() const { return weights_.size(); }
+
+ private:
+  float logit(size_t i) const { return logits_[ids_.empty() ? i : static_cast<size_t>(ids_[i])]; }
+  bool more_likely(int32_t a, int32_t b) const;
+  double sum_weights();
+  double list_boundary(double limit);
+  int32_t last_kept(double above, double limit);
+
+  std::span<const float> logits_;
+  Tempering tempering_;
+  std::vector<int32_t> ids_;         // empty: candidate i is token i
+  std::vector<float> weights_;       // in [0, 1]; 0 for -inf and once cut
+  std::vector<double> block_sums_;   // of the weights, see sum_weights
+  std::vector<double> bucket_mass_;  // keep_nucleus: weight by distance from the largest logit
+  std::vector<int32_t> members_;     // keep_nucleus: candidates near the cut
+};
+
+}  // namespace pagoda::sampling

@@ -1,0 +1,119 @@
+#include "sampling/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "base/check.h"
+#include "base/rng.h"
+#include "kernels/logits.h"
+#include "sampling/candidates.h"
+#include "sampling/logits_processors.h"
+
+namespace pagoda::sampling {
+namespace {
+
+constexpr float kNegInf = -std::numeric_limits<float>::infinity();
+
+// vLLM's bound: below it a division by the temperature says nothing that the largest logit does not.
+constexpr float kGreedyTemperature = 1e-5f;
+
+// The lowest allowed id: what is left to say when no logit is finite.
+int32_t fallback_token(const SamplingParams& params, size_t vocab_size) {
+  int32_t lowest = std::numeric_limits<int32_t>::max();
+  for (const TokenId id : params.allowed_token_ids) {
+    if (id.value >= 0 && static_cast<size_t>(id.value) < vocab_size) lowest = std::min(lowest, id.value);
+  }
+  return lowest == std::numeric_limits<int32_t>::max() ? 0 : lowest;
+}
+
+}  // namespace
+
+class Sampler::Impl {
+ public:
+  explicit Impl(int64_t vocab_size) : vocab_size_(vocab_size) {
+    PAGODA_CHECK(vocab_size > 0, "vocab_size is {}", vocab_size);
+  }
+
+  SampledToken sample(std::span<float> logits, const SamplingParams& params, const TokenHistory& history,
+                      uint32_t choice) {
+    const bool wants_logprobs = params.num_logprobs != -1;
+    if (wants_logprobs) raw_.assign(logits.begin(), logits.end());
+    std::optional<int32_t> id = prepare(logits, params, history);
+    if (!id) id = candidates_.pick(uniform01(params.seed, choice, history.output.size()));
+    if (wants_logprobs) return score_token(raw_, TokenId{*id}, params.num_logprobs);
+    SampledToken sampled;
+    sampled.token = TokenId{*id};
+    return sampled;
+  }
+
+  void distribution(std::span<float> logits, const SamplingParams& params, const TokenHistory& history) {
+    const std::optional<int32_t> certain = prepare(logits, params, history);
+    if (!certain) return candidates_.write_distribution(logits);
+    std::fill(logits.begin(), logits.end(), 0.0f);
+    logits[static_cast<size_t>(*certain)] = 1.0f;
+  }
+
+ private:
+  // Runs all steps. Returns the token where the parameters or the logits leave no choice, else fills
+  // candidates_.
+  std::optional<int32_t> prepare(std::span<float> logits, const SamplingParams& params,
+                                 const TokenHistory& history) {
+    PAGODA_CHECK(static_cast<int64_t>(logits.size()) == vocab_size_, "{} logits for a vocabulary of {}",
+                 logits.size(), vocab_size_);
+    process_logits(logits, params, history, scratch_);
+    const bool greedy = params.temperature < kGreedyTemperature;
+    if (!greedy) sanitize(logits);
+    const int64_t best = kernels::argmax(logits);
+    if (best < 0 || logits[static_cast<size_t>(best)] == kNegInf)
+      return fallback_token(params, logits.size());
+    if (greedy) return static_cast<int32_t>(best);
+    const Tempering tempering{logits[static_cast<size_t>(best)], params.temperature};
+    candidates_.collect(logits, tempering, threshold(logits, params, tempering));
+    candidates_.keep_nucleus(params.top_p);
+    return std::nullopt;
+  }
+
+  // min_p and top_k keep what lies above a logit, ties included, so that both are one comparison. The logits
+  // are compared before the division by the temperature, which could round two of them together.
+  double threshold(std::span<const float> logits, const SamplingParams& params, const Tempering& tempering) {
+    double lowest = -std::numeric_limits<double>::infinity();
+    if (params.min_p > 0.0f) {
+      const double exponent = std::log(static_cast<double>(params.min_p)) - kProbabilitySlack;
+      lowest = static_cast<double>(tempering.max) + static_cast<double>(tempering.temperature) * exponent;
+    }
+    if (params.top_k <= 0 || params.top_k >= vocab_size_) return lowest;
+    if (params.top_k == 1) return std::max(lowest, static_cast<double>(tempering.max));
+    const auto k = static_cast<size_t>(params.top_k);
+    top_ids_.resize(k);
+    top_values_.resize(k);
+    const int64_t found = kernels::top_k(logits, params.top_k, top_ids_, top_values_);
+    if (found < params.top_k) return lowest;
+    return std::max(lowest, static_cast<double>(top_values_[k - 1]));
+  }
+
+  int64_t vocab_size_;
+  ProcessorScratch scratch_;
+  Candidates candidates_;
+  std::vector<float> raw_;
+  std::vector<int32_t> top_ids_;
+  std::vector<float> top_values_;
+};
+
+Sampler::Sampler(int64_t vocab_size) : impl_(std::make_unique<Impl>(vocab_size)) {}
+Sampler::~Sampler() = default;
+Sampler::Sampler(Sampler&&) noexcept = default;
+Sampler& Sampler::operator=(Sampler&&) noexcept = default;
+
+SampledToken Sampler::sample(std::span<float> logits, const SamplingParams& params,
+                             const TokenHistory& history, uint32_t choice) {
+  return impl_->sample(logits, params, history, choice);
+}
+
+void Sampler::distribution(std::span<float> logits, const SamplingParams& params,
+                           const TokenHistory& history) {
+  impl_->distribution(logits, params, history);
+}
+
+}  // namespace pagoda::sampling
