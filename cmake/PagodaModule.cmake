@@ -5,7 +5,9 @@ set(PAGODA_SANITIZE "" CACHE STRING "Sanitizers, as in -fsanitize=")
 
 find_program(PAGODA_CCACHE ccache)
 if(PAGODA_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${PAGODA_CCACHE})
+  # Relative paths in the key, so that a second checkout or build folder reuses the objects of the first.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
+      ${PAGODA_CCACHE})
 endif()
 find_program(PAGODA_MOLD mold)
 if(PAGODA_MOLD)

@@ -1,0 +1,82 @@
+#include "cli/flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+namespace pagoda::cli {
+namespace {
+
+using testing::ElementsAre;
+
+TEST(FlagsTest, ServeTakesVllmsNames) {
+  const auto line = parse_command_line({"serve", "m.gguf", "--port", "9", "--max-model-len", "32k", "--served-model-name",
+                                        "a", "--no-enable-prefix-caching", "--max-num-seqs=7"});
+  ASSERT_TRUE(line);
+  ASSERT_EQ(line->command, Command::kServe);
+  EXPECT_EQ(line->serve.engine.model, "m.gguf");
+  EXPECT_EQ(line->serve.port, 9);
+  EXPECT_EQ(line->serve.engine.max_model_len, "32k");
+  EXPECT_FALSE(line->serve.engine.enable_prefix_caching);
+  EXPECT_EQ(line->serve.engine.max_num_seqs, 7);
+  EXPECT_THAT(line->serve.served_model_name, ElementsAre("a"));
+}
+
+TEST(FlagsTest, CommandLineWinsOverFileWinsOverEnvironment) {
+  const std::string path = testing::TempDir() + "/flags_test.yaml";
+  std::ofstream(path) << "port: 2\nmax-num-seqs: 2\n";
+  setenv("PAGODA_PORT", "3", 1);
+  setenv("PAGODA_MAX_NUM_SEQS", "3", 1);
+  setenv("PAGODA_HOST", "::1", 1);
+  const auto line = parse_command_line({"serve", "m", "--config", path, "--port", "1"});
+  unsetenv("PAGODA_PORT");
+  unsetenv("PAGODA_MAX_NUM_SEQS");
+  unsetenv("PAGODA_HOST");
+  ASSERT_TRUE(line);
+  EXPECT_EQ(line->serve.port, 1);
+  EXPECT_EQ(line->serve.engine.max_num_seqs, 2);
+  EXPECT_EQ(line->serve.host, "::1");
+}
+
+TEST(FlagsTest, WrongUsageExitsWithTwo) {
+  for (const std::vector<std::string>& args :
+       std::vector<std::vector<std::string>>{{},
+                                             {"serve"},
+                                             {"serve", "m", "--port", "70000"},
+                                             {"serve", "m", "--no-such-flag"},
+                                             {"serve", "m", "--dtype", "int3"},
+                                             {"serve", "m", "--block-size", "32"},
+                                             {"generate", "m"}}) {
+    testing::internal::CaptureStderr();
+    const auto line = parse_command_line(args);
+    const std::string printed = testing::internal::GetCapturedStderr();
+    ASSERT_TRUE(line);
+    EXPECT_EQ(line->command, Command::kExit);
+    EXPECT_EQ(line->exit_code, 2) << printed;
+    EXPECT_FALSE(printed.empty());
+  }
+}
+
+TEST(FlagsTest, HelpExitsWithZero) {
+  testing::internal::CaptureStdout();
+  const auto line = parse_command_line({"serve", "--help"});
+  EXPECT_NE(testing::internal::GetCapturedStdout().find("--max-num-batched-tokens"), std::string::npos);
+  ASSERT_TRUE(line);
+  EXPECT_EQ(line->exit_code, 0);
+}
+
+TEST(FlagsTest, VllmEnvironmentAliases) {
+  setenv("VLLM_CPU_KVCACHE_SPACE", "2", 1);
+  setenv("VLLM_CPU_OMP_THREADS_BIND", "0-1", 1);
+  const auto line = parse_command_line({"serve", "m"});
+  unsetenv("VLLM_CPU_KVCACHE_SPACE");
+  unsetenv("VLLM_CPU_OMP_THREADS_BIND");
+  ASSERT_TRUE(line);
+  EXPECT_EQ(line->serve.engine.kv_cache_memory_bytes, "2G");
+  EXPECT_EQ(line->serve.engine.threads, 2);
+}
+
+}  // namespace
+}  // namespace pagoda::cli
