@@ -41,8 +41,8 @@ serve: build
 	@if [[ -e "$(MODEL)" ]]; then model="$(MODEL)"; else model=$$(scripts/fetch_model "$(MODEL)"); fi; \
 	exec $(BUILD)/pagoda serve "$$model" --host "$(HOST)" --port "$(PORT)" $(ARGS)
 
-# Without the model the tests that need it are reported as skipped; without the Python environment the end-to-end
-# tests can't run at all, so that is an error.
+# Without the model the tests that need it are reported as skipped. The Python environment is small and comes
+# from the same place as every other package, so its absence is an error.
 test: setup $(BUILD)/build.ninja
 	ninja -C $(BUILD) -j $(JOBS)
 	@scripts/fetch_model smollm2-135m > /dev/null || echo "No model: the tests that need one will be skipped."

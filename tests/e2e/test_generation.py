@@ -95,7 +95,8 @@ def test_repeated_prompt_is_cached(client):
     prompt = f"Report {uuid.uuid4()}: " + "the cache keeps what it has seen. " * 12
     first = complete(client, prompt)
     second = complete(client, prompt)
-    assert first.usage.prompt_tokens_details is None or first.usage.prompt_tokens_details.cached_tokens in (None, 0)
+    details = first.usage.prompt_tokens_details
+    assert details is None or details.cached_tokens in (None, 0)
     expected = (second.usage.prompt_tokens - 1) // BLOCK_SIZE * BLOCK_SIZE
     assert expected > 0
     assert second.usage.prompt_tokens_details.cached_tokens == expected
@@ -118,7 +119,8 @@ def test_completion_logprobs(client):
     choice = complete(client, logprobs=3, max_tokens=12).choices[0]
     scores = choice.logprobs
     assert "".join(scores.tokens) == choice.text
-    assert len(scores.tokens) == len(scores.token_logprobs) == len(scores.top_logprobs) == len(scores.text_offset)
+    lists = [scores.tokens, scores.token_logprobs, scores.top_logprobs, scores.text_offset]
+    assert {len(one) for one in lists} == {12}
     for token, logprob, top in zip(scores.tokens, scores.token_logprobs, scores.top_logprobs):
         assert logprob <= 0
         assert 3 <= len(top) <= 4

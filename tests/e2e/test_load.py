@@ -15,7 +15,7 @@ TOPICS = ["rivers", "bread", "the moon", "chess", "rain", "copper", "bees", "map
 
 
 def mixed_chats(count, seed):
-    """(messages, max_tokens) of different lengths: a few words to several prompt chunks in, 1 to 48 tokens out."""
+    """(messages, max_tokens) of different lengths: a few words to several prompt chunks, 1 to 48 tokens."""
     rng = random.Random(seed)
     chats = []
     for number in range(count):
@@ -60,9 +60,10 @@ def test_64_concurrent_chats_equal_each_alone(server):
 
 
 def disconnect_once(port, rng):
-    """Sends a long request and leaves at a random moment: mid-headers, before the answer, or within the stream."""
-    body = json.dumps({"model": MODEL_NAME, "prompt": " ".join(rng.choice(TOPICS) for _ in range(rng.randint(1, 200))),
-                       "max_tokens": 400, "stream": rng.random() < 0.7, "ignore_eos": True}).encode()
+    """Sends a long request and leaves at some moment: mid-request, before the answer, or in the stream."""
+    prompt = " ".join(rng.choice(TOPICS) for _ in range(rng.randint(1, 200)))
+    body = json.dumps({"model": MODEL_NAME, "prompt": prompt, "max_tokens": 400, "stream": rng.random() < 0.7,
+                       "ignore_eos": True}).encode()
     head = (f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(body)}\r\n\r\n").encode()
     message = head + body

@@ -12,19 +12,21 @@ import pytest
 from pagoda_server import MODEL_NAME, ROOT, binary, model_path
 
 HISTOGRAMS = """e2e_request_latency_seconds time_to_first_token_seconds inter_token_latency_seconds
-time_per_output_token_seconds request_queue_time_seconds request_prefill_time_seconds request_decode_time_seconds
-request_inference_time_seconds request_prompt_tokens request_generation_tokens request_max_num_generation_tokens
-request_params_n request_params_max_tokens iteration_tokens_total""".split()
+time_per_output_token_seconds request_queue_time_seconds request_prefill_time_seconds
+request_decode_time_seconds request_inference_time_seconds request_prompt_tokens request_generation_tokens
+request_max_num_generation_tokens request_params_n request_params_max_tokens iteration_tokens_total""".split()
 COUNTERS = """prompt_tokens_total generation_tokens_total request_success_total num_preemptions_total
 prefix_cache_queries_total prefix_cache_hits_total""".split()
-GAUGES = "num_requests_running num_requests_waiting kv_cache_usage_perc gpu_cache_usage_perc cache_config_info".split()
+GAUGES = """num_requests_running num_requests_waiting kv_cache_usage_perc gpu_cache_usage_perc
+cache_config_info""".split()
 # The bucket bounds that vLLM's published dashboard was made for.
 BUCKETS = {
-    "e2e_request_latency_seconds": [.3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960,
-                                    1920, 7680],
-    "inter_token_latency_seconds": [.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80],
-    "time_to_first_token_seconds": [.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40,
-                                    80, 160, 640, 2560],
+    "e2e_request_latency_seconds": [.3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480,
+                                    960, 1920, 7680],
+    "inter_token_latency_seconds": [.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10,
+                                    20, 40, 80],
+    "time_to_first_token_seconds": [.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10,
+                                    20, 40, 80, 160, 640, 2560],
 }
 
 
@@ -48,7 +50,8 @@ def metric_value(text, name):
 
 
 def test_metrics_have_the_names_that_dashboards_use(server, client):
-    client.completions.create(model=MODEL_NAME, prompt="One, two,", max_tokens=4, extra_body={"ignore_eos": True})
+    client.completions.create(model=MODEL_NAME, prompt="One, two,", max_tokens=4,
+                              extra_body={"ignore_eos": True})
     text = server.metrics()
     kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     expected = {name: "histogram" for name in HISTOGRAMS}
@@ -69,7 +72,7 @@ def test_metrics_count_tokens(server, client):
                                       extra_body={"ignore_eos": True}).usage
     names = {"vllm:prompt_tokens_total": usage.prompt_tokens, "vllm:generation_tokens_total": 9,
              "vllm:request_success_total": 1, "vllm:e2e_request_latency_seconds_count": 1}
-    deadline = time.monotonic() + 5  # the engine reports the request's end just after the client has its answer
+    deadline = time.monotonic() + 5  # the request's end is reported just after the client has its answer
     while True:
         after = server.metrics()
         grown = {name: metric_value(after, name) - metric_value(before, name) for name in names}
@@ -111,13 +114,18 @@ def test_sigterm_lets_streams_finish(start_server):
     assert draining.process.wait(60) == 0, draining.log()
 
 
+def serve_and_fail(*arguments):
+    command = [binary(), "serve", *arguments, "--port", "0"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
 def test_truncated_model_file_is_refused_in_one_line(tmp_path):
     broken = tmp_path / "broken.gguf"
     shutil.copyfile(model_path(), broken)
     size = broken.stat().st_size // 2
     with open(broken, "r+b") as file:
         file.truncate(size)
-    run = subprocess.run([binary(), "serve", broken, "--port", "0"], capture_output=True, text=True, timeout=120)
+    run = serve_and_fail(broken)
     assert run.returncode == 1
     lines = [line for line in (run.stdout + run.stderr).splitlines() if line.strip()]
     assert len(lines) == 1, lines
@@ -128,7 +136,7 @@ def test_truncated_model_file_is_refused_in_one_line(tmp_path):
 
 def test_missing_model_file_is_refused_in_one_line(tmp_path):
     absent = tmp_path / "absent.gguf"
-    run = subprocess.run([binary(), "serve", absent, "--port", "0"], capture_output=True, text=True, timeout=60)
+    run = serve_and_fail(absent)
     assert run.returncode == 1
     lines = [line for line in (run.stdout + run.stderr).splitlines() if line.strip()]
     assert len(lines) == 1 and str(absent) in lines[0], lines
@@ -145,7 +153,8 @@ def test_readme_curl_commands_work(start_server, number):
     command = readme_curl_commands()[number]
     assert "localhost:8000" in command
     running = start_server()
-    command = command.replace("localhost:8000", f"127.0.0.1:{running.port}").replace("curl ", "curl -sS --fail ", 1)
+    command = command.replace("localhost:8000", f"127.0.0.1:{running.port}")
+    command = command.replace("curl ", "curl -sS --fail ", 1)
     run = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120)
     assert run.returncode == 0, run.stderr
     assert '"error"' not in run.stdout
