@@ -1,8 +1,9 @@
 // Rows of activations in the form that a weight layout multiplies with.
 //
-// kInt8 (for kW8 and kW4): symmetric int8 per group of 32: x ~= scale * code, code in [-127, 127], scale = max|x| / 127.
-// The sums of the codes per 16 go with them, for zero points and offsets. kBF16 (for kBF16) rounds to nearest even.
-// kF32 (for kF32) is the plain rows. Each row is converted by itself, so a row's form does not depend on the batch.
+// kInt8 (for kW8 and kW4): symmetric int8 per group of 32: x ~= scale * code, code in [-127, 127], scale =
+// max|x| / 127. The sums of the codes per 16 go with them for zero points, scale * sum per 32 for offsets.
+// kBF16 (for kBF16) rounds to nearest even. kF32 (for kF32) is the plain rows. Each row is converted by
+// itself, so a row's form does not depend on the batch.
 #pragma once
 
 #include <cstdint>
@@ -23,17 +24,19 @@ constexpr ActivationForm activation_form(WeightLayout layout) {
                                          : ActivationForm::kInt8;
 }
 
-// A view of `rows` activation rows of padded depth `depth` (a multiple of 32; columns past the real depth are zero).
-// Only the members of `form` are set. Row r of codes is codes + r * depth, of scales scales + r * depth / 32, ...
+// A view of `rows` activation rows of padded depth `depth` (a multiple of 32; columns past the real depth are
+// zero). Only the members of `form` are set. Row r of codes is codes + r * depth, of scales scales + r *
+// depth / 32, ...
 struct Activations {
   ActivationForm form = ActivationForm::kF32;
   int64_t rows = 0;
   int64_t depth = 0;
-  const float* f32 = nullptr;      // [rows, depth]
-  const uint16_t* bf16 = nullptr;  // [rows, depth]
-  const int8_t* codes = nullptr;   // [rows, depth]
-  const float* scales = nullptr;   // [rows, depth / 32]
-  const int16_t* sums = nullptr;   // [rows, depth / 16]
+  const float* f32 = nullptr;          // [rows, depth]
+  const uint16_t* bf16 = nullptr;      // [rows, depth]
+  const int8_t* codes = nullptr;       // [rows, depth]
+  const float* scales = nullptr;       // [rows, depth / 32]
+  const int16_t* sums = nullptr;       // [rows, depth / 16]
+  const float* scaled_sums = nullptr;  // [rows, depth / 32]: scale * sum of the group's codes
 };
 
 // Scratch for one Activations in any form; allocated once for the largest batch. Move-only.
@@ -44,16 +47,19 @@ class ActivationBuffer {
 
   // Starts filling `rows` rows of padded depth round_up(depth, 32) in `form`; zeroes nothing.
   void begin(ActivationForm form, int64_t rows, int64_t depth) noexcept;
-  // Converts one row of `depth` floats (the depth of begin()), pads it with zeros. Rows may be written from different
-  // threads. `row_values` may be unaligned and must not alias the buffer.
+  // Converts one row of `depth` floats (the depth of begin()), pads it with zeros. Rows may be written from
+  // different threads. `row_values` may be unaligned and must not alias the buffer.
   void write_row(int64_t row, const float* row_values) noexcept;
+  // The same in pieces, for producers that compute a row bit by bit: columns [first, first + count). `first`
+  // is a multiple of 32, and so is `count` unless the piece ends the row.
+  void write_columns(int64_t row, int64_t first, const float* values, int64_t count) noexcept;
   const Activations& view() const noexcept { return view_; }
 
  private:
   Activations view_;
   int64_t depth_ = 0;
   int64_t max_rows_ = 0, max_depth_ = 0;
-  AlignedBuffer data_, scales_, sums_;
+  AlignedBuffer data_, scales_, sums_, scaled_sums_;
 };
 
 // Converts `rows` rows (row r at x + r * stride) on all threads.

@@ -1,11 +1,12 @@
 // Attention of new tokens over a paged KV cache: out = softmax(scale * q K^T) V per token and head, causal.
-// Source: Kwon et al. 2023 (PagedAttention) section 4; merging of partial softmaxes: Milakov and Gimelshein 2018.
+// Source: Kwon et al. 2023 (PagedAttention) section 4; merging of partial softmaxes: Milakov and Gimelshein
+// 2018.
 //
-// A token at position p attends to positions max(0, p - window + 1) .. p of its sequence. The KV range is cut at
-// multiples of kKvPartition tokens, counted from position 0; inside a partition: scores, maximum, exp, sum, weighted
-// values; partitions are merged in ascending order. A token's result therefore depends on its position and its
-// sequence alone: not on the batch, the chunk it came in, or how partitions were spread over threads. Slots after the
-// token's own position are never read (they may hold anything).
+// A token at position p attends to positions max(0, p - window + 1) .. p of its sequence. The KV range is cut
+// at multiples of kKvPartition tokens, counted from position 0; inside a partition: scores, maximum, exp,
+// sum, weighted values; partitions are merged in ascending order. A token's result therefore depends on its
+// position and its sequence alone: not on the batch, the chunk it came in, or how partitions were spread over
+// threads. Slots after the token's own position are never read (they may hold anything).
 #pragma once
 
 #include <cstdint>
@@ -35,25 +36,38 @@ struct AttentionParams {
   float softcap = 0.0f;  // s = softcap * tanh(s / softcap) before the mask; 0 = off (Gemma 2)
 };
 
-// Scratch for the partial results of one call; grows only in reserve().
+// Scratch of one call: a work area per thread, and room for partial results when few sequences are spread
+// over many threads. Allocated once, by the constructor. Move-only.
 class AttentionScratch {
  public:
   AttentionScratch() = default;
-  // Enough for steps of max_tokens tokens over contexts of max_context tokens.
+  // Enough for steps of any number of tokens over contexts of max_context tokens. Where more partial results
+  // would be needed than fit (max_tokens is small then as a rule), attention() does not split a sequence:
+  // same result, later.
   AttentionScratch(int64_t max_tokens, int64_t max_context, int num_heads, int head_dim, int num_threads);
-  AlignedBuffer& buffer() noexcept { return buffer_; }
+
+  int num_threads() const noexcept { return num_threads_; }
+  int max_rows() const noexcept { return max_rows_; }  // (token, head) pairs of one work item
+  int head_dim() const noexcept { return head_dim_; }
+  uint8_t* worker_area(int worker) noexcept {
+    return buffer_.data() + static_cast<size_t>(worker) * worker_bytes_;
+  }
+  float* partials() noexcept { return partials_.as<float>(); }
+  int64_t partial_floats() const noexcept { return static_cast<int64_t>(partials_.size() / sizeof(float)); }
 
  private:
-  AlignedBuffer buffer_;
+  int num_threads_ = 0, max_rows_ = 0, head_dim_ = 0;
+  size_t worker_bytes_ = 0;
+  AlignedBuffer buffer_, partials_;
 };
 
-// Writes the new tokens' keys and values into their slots. k, v: [num_tokens, kv heads, head_dim], rows kv_stride floats
-// apart. Rounds to the cache's type to nearest even.
+// Writes the new tokens' keys and values into their slots. k, v: [num_tokens, kv heads, head_dim], rows
+// kv_stride floats apart. Rounds to the cache's type to nearest even.
 void write_kv(const float* k, const float* v, int64_t kv_stride, std::span<const AttentionSequence> sequences,
               PagedKvView kv, ComputePool& pool) noexcept;
 
-// q: [num_tokens, num_heads, head_dim], rows q_stride floats apart; out the same shape, rows out_stride apart; out must
-// not alias q. write_kv for these tokens must have run. No allocation.
+// q: [num_tokens, num_heads, head_dim], rows q_stride floats apart; out the same shape, rows out_stride
+// apart; out must not alias q. write_kv for these tokens must have run. No allocation.
 void attention(const float* q, int64_t q_stride, std::span<const AttentionSequence> sequences, PagedKvView kv,
                const AttentionParams& params, float* out, int64_t out_stride, AttentionScratch& scratch,
                ComputePool& pool) noexcept;

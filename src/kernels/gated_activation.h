@@ -13,10 +13,12 @@ namespace pagoda::kernels {
 enum class GatedActivation : uint8_t { kSilu, kGeluTanh };
 
 // y[i] = act(gate[i]) * up[i]; y may be gate or up.
-void gated_activation_row(GatedActivation kind, const float* gate, const float* up, int64_t size, float* y) noexcept;
+void gated_activation_row(GatedActivation kind, const float* gate, const float* up, int64_t size,
+                          float* y) noexcept;
 
 // Row r of gate and up at + r * stride (floats); the result goes straight into the next matmul's form.
-void gated_activation_convert(GatedActivation kind, const float* gate, const float* up, int64_t stride, int64_t rows,
-                              int64_t size, ActivationForm form, ActivationBuffer& out, ComputePool& pool) noexcept;
+void gated_activation_convert(GatedActivation kind, const float* gate, const float* up, int64_t stride,
+                              int64_t rows, int64_t size, ActivationForm form, ActivationBuffer& out,
+                              ComputePool& pool) noexcept;
 
 }  // namespace pagoda::kernels

@@ -1,5 +1,6 @@
-// Rotary position embedding, half-split ("NeoX") pairing: (x[i], x[i + rotary_dim / 2]) is turned by position * freq[i].
-// Source: Su et al. 2021 (RoFormer) section 3.4. Files that store interleaved pairs are permuted at load.
+// Rotary position embedding, half-split ("NeoX") pairing: (x[i], x[i + rotary_dim / 2]) is turned by position
+// * freq[i]. Source: Su et al. 2021 (RoFormer) section 3.4. Files that store interleaved pairs are permuted
+// at load.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +8,13 @@
 
 namespace pagoda::kernels {
 
-// cos and sin of every position below max_positions, computed in double and rounded once. Immutable; shared by threads.
+// cos and sin of every position below max_positions, computed in double and rounded once. Immutable; shared
+// by threads.
 class RopeTable {
  public:
   RopeTable() = default;
-  // inv_freq: radians per position for each of the rotary_dim / 2 pairs. `magnitude` multiplies cos and sin (yarn, longrope).
+  // inv_freq: radians per position for each of the rotary_dim / 2 pairs. `magnitude` multiplies cos and sin
+  // (yarn, longrope).
   RopeTable(const std::vector<double>& inv_freq, int64_t max_positions, double magnitude = 1.0);
 
   int rotary_dim() const noexcept { return half_ * 2; }

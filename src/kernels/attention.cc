@@ -1,0 +1,306 @@
+#include "kernels/attention.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "base/check.h"
+#include "kernels/attention_internal.h"
+#include "kernels/dispatch.h"
+
+namespace pagoda::kernels {
+namespace {
+
+constexpr float kNone = -std::numeric_limits<float>::infinity();  // the maximum of no scores
+
+// One kv head and a group of consecutive query tokens of one sequence; row = token * heads + head.
+struct Item {
+  const AttentionSequence* sequence;
+  int kv_head;
+  int64_t first_token;  // within the sequence's new tokens
+  int rows;
+  int64_t first_partition, last_partition;
+};
+
+// What all items of a call share.
+struct Call {
+  const float* q;
+  int64_t q_stride;
+  std::span<const AttentionSequence> sequences;
+  PagedKvView kv;
+  AttentionParams params;
+  float* out;
+  int64_t out_stride;
+  const AttentionBody& body;
+  int heads;            // q heads of one kv head
+  int64_t token_group;  // query tokens of one item
+  int64_t stride;       // floats of a value row
+
+  int64_t groups(const AttentionSequence& s) const { return (s.num_tokens + token_group - 1) / token_group; }
+  int64_t lowest_token(int64_t position) const {
+    return params.window > 0 ? std::max<int64_t>(0, position - params.window + 1) : 0;
+  }
+};
+
+int64_t count_items(const Call& call) {
+  int64_t items = 0;
+  for (const AttentionSequence& s : call.sequences) items += call.groups(s) * call.kv.num_kv_heads;
+  return items;
+}
+
+Item item_at(const Call& call, int64_t index) {
+  for (const AttentionSequence& s : call.sequences) {
+    const int64_t count = call.groups(s) * call.kv.num_kv_heads;
+    if (index >= count) {
+      index -= count;
+      continue;
+    }
+    Item item;
+    item.sequence = &s;
+    item.kv_head = static_cast<int>(index % call.kv.num_kv_heads);
+    item.first_token = index / call.kv.num_kv_heads * call.token_group;
+    const int64_t tokens = std::min(call.token_group, s.num_tokens - item.first_token);
+    item.rows = static_cast<int>(tokens) * call.heads;
+    const int64_t first = s.first_position + item.first_token;
+    item.first_partition = call.lowest_token(first) / kKvPartition;
+    item.last_partition = (first + tokens - 1) / kKvPartition;
+    return item;
+  }
+  PAGODA_CHECK(false, "work item past the end");
+}
+
+int64_t row_token(const Call& call, const Item& item, int row) {
+  return item.first_token + row / call.heads;
+}
+
+// Offset of a row's head vector in units of floats from the start of its token's row.
+int64_t row_head_offset(const Call& call, const Item& item, int row) {
+  return (int64_t{item.kv_head} * call.heads + row % call.heads) * call.kv.head_dim;
+}
+
+void load_queries(const Call& call, const Item& item, uint8_t* q) {
+  const int64_t dim = call.kv.head_dim;
+  const ActivationBody& body =
+      pick(scalar::activation_body, scalar::activation_body, scalar::activation_body);
+  for (int row = 0; row < item.rows; ++row) {
+    const int64_t token = item.sequence->first_token + row_token(call, item, row);
+    const float* const from = call.q + token * call.q_stride + row_head_offset(call, item, row);
+    if (call.kv.dtype == DType::kF32) {
+      std::memcpy(q + row * dim * 4, from, static_cast<size_t>(dim) * 4);
+    } else {
+      body.round_bf16(from, dim, reinterpret_cast<uint16_t*>(q) + row * dim);
+    }
+  }
+}
+
+// Sets ranges and block pointers of rows [first_row, first_row + tile.rows) in `partition`; false if no row
+// has a token.
+bool place_tile(const Call& call, const Item& item, int64_t partition, int first_row, AttentionTile& tile) {
+  const int64_t origin = partition * kKvPartition;
+  int lowest = kKvPartition, highest = 0;
+  for (int r = 0; r < tile.rows; ++r) {
+    const int64_t position = item.sequence->first_position + row_token(call, item, first_row + r);
+    const int64_t begin = std::clamp<int64_t>(call.lowest_token(position) - origin, 0, kKvPartition);
+    const int64_t end = std::clamp<int64_t>(position + 1 - origin, 0, kKvPartition);
+    tile.begin[r] = begin < end ? static_cast<int>(begin) : 0;
+    tile.end[r] = begin < end ? static_cast<int>(end) : 0;
+    if (begin >= end) continue;
+    lowest = std::min(lowest, tile.begin[r]);
+    highest = std::max(highest, tile.end[r]);
+  }
+  if (lowest >= highest) return false;
+  const auto first_block = static_cast<size_t>(origin / kKvBlockTokens);
+  for (int b = lowest / kKvBlockTokens; b * kKvBlockTokens < highest; ++b) {
+    const BlockId block = item.sequence->block_table[first_block + static_cast<size_t>(b)];
+    tile.k_blocks[b] = call.kv.k(block, item.kv_head);
+    tile.v_blocks[b] = call.kv.v(block, item.kv_head);
+  }
+  return true;
+}
+
+// Calls use(row, values, max, sum) for every row of the item that has tokens in `partition`.
+template <class Use>
+void for_partition(const Call& call, const Item& item, int64_t partition, const AttentionArea& area,
+                   const Use& use) {
+  AttentionTile tile;
+  tile.head_dim = call.kv.head_dim;
+  tile.scale = call.params.scale;
+  tile.softcap = call.params.softcap;
+  tile.scores = area.scores;
+  tile.weights = area.weights;
+  tile.values = area.values;
+  tile.value_stride = call.stride;
+  const size_t q_bytes = static_cast<size_t>(call.kv.head_dim) * dtype_bytes(call.kv.dtype);
+  for (int row = 0; row < item.rows; row += kAttentionRows) {
+    tile.rows = std::min(kAttentionRows, item.rows - row);
+    tile.q = area.q + static_cast<size_t>(row) * q_bytes;
+    if (!place_tile(call, item, partition, row, tile)) continue;
+    (call.kv.dtype == DType::kF32 ? call.body.f32 : call.body.bf16)(tile);
+    for (int r = 0; r < tile.rows; ++r) {
+      if (tile.begin[r] < tile.end[r])
+        use(row + r, tile.values + r * tile.value_stride, tile.max[r], tile.sum[r]);
+    }
+  }
+}
+
+// Adds a partition's result to a row's running softmax. Both the split and the unsplit path merge here, in
+// ascending order of partitions, so they agree bit for bit.
+void merge_row(const Call& call, const AttentionArea& area, int row, const float* values, float max,
+               float sum) {
+  float* const acc = area.acc + row * call.stride;
+  float& row_max = area.max[row];
+  float& row_sum = area.sum[row];
+  if (row_max == kNone) {
+    std::memcpy(acc, values, static_cast<size_t>(call.stride) * sizeof(float));
+    row_max = max;
+    row_sum = sum;
+    return;
+  }
+  const float new_max = std::max(row_max, max);
+  const float keep = std::exp(row_max - new_max), add = std::exp(max - new_max);
+  call.body.merge(acc, keep, values, add, call.stride);
+  row_sum = row_sum * keep + sum * add;
+  row_max = new_max;
+}
+
+void store_rows(const Call& call, const Item& item, const AttentionArea& area) {
+  for (int row = 0; row < item.rows; ++row) {
+    const int64_t token = item.sequence->first_token + row_token(call, item, row);
+    float* const to = call.out + token * call.out_stride + row_head_offset(call, item, row);
+    call.body.scale(area.acc + row * call.stride, 1.0f / area.sum[row], call.kv.head_dim, to);
+  }
+}
+
+void run_item(const Call& call, const Item& item, const AttentionArea& area) {
+  load_queries(call, item, area.q);
+  std::fill_n(area.max, item.rows, kNone);
+  for (int64_t partition = item.first_partition; partition <= item.last_partition; ++partition) {
+    for_partition(call, item, partition, area, [&](int row, const float* values, float max, float sum) {
+      merge_row(call, area, row, values, max, sum);
+    });
+  }
+  store_rows(call, item, area);
+}
+
+// Where a split call keeps partial results: records of stride + 16 floats (values, max, sum; whole cache
+// lines).
+struct Partials {
+  float* base;
+  int64_t partitions;  // most partitions of any item
+  int64_t rows;        // most rows of any item
+  int64_t record;
+
+  float* at(int64_t item, int64_t partition, int64_t row) const {
+    return base + ((item * partitions + partition) * rows + row) * record;
+  }
+};
+
+Partials partials_of(const Call& call, int64_t items, AttentionScratch& scratch) {
+  Partials p{scratch.partials(), 0, 0, call.stride + 16};
+  for (int64_t index = 0; index < items; ++index) {
+    const Item item = item_at(call, index);
+    p.partitions = std::max(p.partitions, item.last_partition - item.first_partition + 1);
+    p.rows = std::max<int64_t>(p.rows, item.rows);
+  }
+  return p;
+}
+
+void run_split(const Call& call, int64_t items, const Partials& partials, AttentionScratch& scratch,
+               ComputePool& pool) {
+  const auto area_of = [&](int worker) {
+    AttentionArea area;
+    lay_out_area(scratch.worker_area(worker), scratch.max_rows(), scratch.head_dim(), area);
+    return area;
+  };
+  pool.run(static_cast<int>(items * partials.partitions), [&](int chunk, int worker) {
+    const int64_t index = chunk / partials.partitions, part = chunk % partials.partitions;
+    const Item item = item_at(call, index);
+    const AttentionArea area = area_of(worker);
+    for (int row = 0; row < item.rows; ++row) partials.at(index, part, row)[call.stride] = kNone;
+    if (item.first_partition + part > item.last_partition) return;
+    load_queries(call, item, area.q);
+    for_partition(call, item, item.first_partition + part, area,
+                  [&](int row, const float* values, float max, float sum) {
+                    float* const record = partials.at(index, part, row);
+                    std::memcpy(record, values, static_cast<size_t>(call.stride) * sizeof(float));
+                    record[call.stride] = max;
+                    record[call.stride + 1] = sum;
+                  });
+  });
+  pool.run(static_cast<int>(items), [&](int chunk, int worker) {
+    const Item item = item_at(call, chunk);
+    const AttentionArea area = area_of(worker);
+    std::fill_n(area.max, item.rows, kNone);
+    for (int64_t part = 0; part < partials.partitions; ++part) {
+      for (int row = 0; row < item.rows; ++row) {
+        const float* const record = partials.at(chunk, part, row);
+        if (record[call.stride] != kNone) {
+          merge_row(call, area, row, record, record[call.stride], record[call.stride + 1]);
+        }
+      }
+    }
+    store_rows(call, item, area);
+  });
+}
+
+}  // namespace
+
+AttentionScratch::AttentionScratch(int64_t max_tokens, int64_t max_context, int num_heads, int head_dim,
+                                   int num_threads)
+    : num_threads_(num_threads), max_rows_(std::max(kItemRows, num_heads)), head_dim_(head_dim) {
+  AttentionArea area;
+  worker_bytes_ = lay_out_area(nullptr, max_rows_, head_dim, area);
+  buffer_ = AlignedBuffer(worker_bytes_ * static_cast<size_t>(num_threads));
+  if (num_threads == 1) return;
+  // A call is split only while it has fewer items than two per thread; rows of four tokens cover that up to 8
+  // threads and a draft of three.
+  const int64_t rows = std::min<int64_t>(max_tokens, 4) * num_heads;
+  const int64_t partitions = (max_context + kKvPartition - 1) / kKvPartition;
+  partials_ =
+      AlignedBuffer(static_cast<size_t>(rows * partitions * (value_stride(head_dim) + 16)) * sizeof(float));
+}
+
+void attention(const float* q, int64_t q_stride, std::span<const AttentionSequence> sequences, PagedKvView kv,
+               const AttentionParams& params, float* out, int64_t out_stride, AttentionScratch& scratch,
+               ComputePool& pool) noexcept {
+  PAGODA_CHECK(params.num_heads % kv.num_kv_heads == 0, "{} heads over {} kv heads", params.num_heads,
+               kv.num_kv_heads);
+  const int heads = params.num_heads / kv.num_kv_heads;
+  PAGODA_CHECK(heads <= scratch.max_rows() && kv.head_dim <= scratch.head_dim() && kv.head_dim % 2 == 0 &&
+                   pool.num_threads() <= scratch.num_threads(),
+               "scratch for {} rows, head_dim {}, {} threads", scratch.max_rows(), scratch.head_dim(),
+               scratch.num_threads());
+  const AttentionBody& body = pick(scalar::attention_body, scalar::attention_body, scalar::attention_body);
+  const Call call{q,
+                  q_stride,
+                  sequences,
+                  kv,
+                  params,
+                  out,
+                  out_stride,
+                  body,
+                  heads,
+                  std::max(1, kItemRows / heads),
+                  value_stride(kv.head_dim)};
+  for (const AttentionSequence& s : sequences) {
+    PAGODA_CHECK(
+        static_cast<int64_t>(s.block_table.size()) * kKvBlockTokens >= s.first_position + s.num_tokens,
+        "{} blocks for {} + {} tokens", s.block_table.size(), s.first_position, s.num_tokens);
+  }
+  const int64_t items = count_items(call);
+  if (items < 2 * pool.num_threads() && pool.num_threads() > 1) {
+    const Partials partials = partials_of(call, items, scratch);
+    const int64_t floats = items * partials.partitions * partials.rows * partials.record;
+    if (partials.partitions > 1 && floats <= scratch.partial_floats()) {
+      return run_split(call, items, partials, scratch, pool);
+    }
+  }
+  pool.run(static_cast<int>(items), [&](int chunk, int worker) {
+    AttentionArea area;
+    lay_out_area(scratch.worker_area(worker), scratch.max_rows(), scratch.head_dim(), area);
+    // Last items first: in a prompt they have the longest contexts, and short ones should end the call.
+    run_item(call, item_at(call, items - 1 - chunk), area);
+  });
+}
+
+}  // namespace pagoda::kernels

@@ -1,0 +1,158 @@
+// What a tier (scalar, avx2, avx512) implements: tables of functions over raw pointers, one table per op.
+// The files of a tier include this header and nothing else of ours: it holds plain structs only, so that no
+// inline or template function can be compiled with a tier's flags and then be shared by the linker with code
+// for every CPU.
+#pragma once
+
+#include <cstdint>
+
+namespace pagoda::kernels {
+
+// One panel of 32 weight rows times all activation rows. The layout of `weights` is that of
+// tensor/packed_weight.h.
+//
+// Coded layouts, per activation row and lane; every tier and every number of rows computes exactly this:
+//   acc = 0
+//   for each weight group:
+//     t = 0;  for each activation group of 32 in it (half of one when the weight group is 16):
+//       t = fma(scales[a], float(sum of (code - zero_point) * x), t)          the inner sum is exact
+//     acc = fma(scale, t, acc)
+//     if offsets:  u = sum over the same activation groups of scaled_sums[a], ascending
+//                  acc = fma(offset * offset_ratio, u, acc)                   for groups of 16: u = scales[a]
+//                  * sum16
+//   y = acc * multiplier;  y += bias;  y += out if accumulate
+// scale and offset are the stored f16 values; multiplier and offset_ratio are powers of two.
+// Float layouts accumulate in ascending k; kBF16 takes the odd element of each pair of k first (as vdpbf16ps
+// does).
+struct MatmulPanel {
+  const uint8_t* weights;
+  int64_t depth;  // padded; a multiple of group_size
+  int group_size;
+  bool has_offsets;
+  int zero_point;
+  float multiplier;    // scale_multiplier
+  float offset_ratio;  // offset_multiplier / scale_multiplier
+
+  int64_t rows;  // activation rows, >= 1; the arrays are those of Activations
+  const float* f32;
+  const uint16_t* bf16;
+  const int8_t* codes;
+  const float* scales;
+  const int16_t* sums;
+  const float* scaled_sums;
+
+  float* out;  // 32 floats per activation row, rows out_stride apart
+  int64_t out_stride;
+  const float* bias;  // 32 floats or null
+  bool accumulate;
+};
+
+struct MatmulBody {
+  void (*f32)(const MatmulPanel& panel);
+  void (*bf16)(const MatmulPanel& panel);
+  void (*w8)(const MatmulPanel& panel);
+  void (*w4)(const MatmulPanel& panel);
+};
+
+struct ActivationBody {
+  // `groups` groups of 32 floats. Per group: scale = max|x| / 127, code = x * (127 / max|x|) to nearest even,
+  // sums of 16 codes, scaled_sum = scale * sum of 32. A maximum below 2^-100 counts as zero: scale 0, codes
+  // 0. Where a value is NaN or infinite the scale becomes NaN, so that the result shows it.
+  void (*quantize)(const float* x, int64_t groups, int8_t* codes, float* scales, int16_t* sums,
+                   float* scaled_sums);
+  // To nearest even; the avx512 tier may flush subnormals to zero.
+  void (*round_bf16)(const float* x, int64_t count, uint16_t* out);
+};
+
+struct NormBody {
+  // 32 partial sums, lane i over the elements i mod 32 in ascending order (multiply, then add); then lanes i
+  // and i + 16, i + 8, i + 4, i + 2, i + 1 are added. Missing elements count as zero.
+  float (*sum_of_squares)(const float* x, int64_t size);
+  // y = (x * factor) * weight
+  void (*scale_row)(const float* x, const float* weight, float factor, int64_t size, float* y);
+};
+
+struct GatedBody {
+  void (*silu)(const float* gate, const float* up, int64_t size, float* y);
+  void (*gelu_tanh)(const float* gate, const float* up, int64_t size, float* y);
+};
+
+struct RopeBody {
+  // a = x[i], b = x[i + half]: x[i] = a * cos - b * sin, x[i + half] = b * cos + a * sin; each product is
+  // rounded.
+  void (*rotate)(float* x, int64_t half, const float* cos, const float* sin);
+};
+
+struct LogitsBody {
+  float (*max_value)(const float* x, int64_t size);                  // NaN ignored; -inf if none
+  int64_t (*find_equal)(const float* x, int64_t size, float value);  // lowest index or size
+  int64_t (*find_greater)(const float* x, int64_t begin, int64_t size,
+                          float value);  // lowest index >= begin or size
+  int64_t (*count_greater)(const float* x, int64_t size, float value);
+  // Sum of exp(x - max) in double; NaN and -inf count as 0. Writes the terms to `out` unless it is null.
+  double (*exp_sum)(const float* x, int64_t size, float max, float* out);
+};
+
+inline constexpr int kAttentionRows = 8;  // query rows of one tile: 2 x 8 accumulators and their operands fit
+inline constexpr int kAttentionPartition = 256;   // = kKvPartition
+inline constexpr int kAttentionBlockTokens = 16;  // = kKvBlockTokens
+
+// Query rows of one kv head against one partition. All rows share K and V; each row has its own token range.
+struct AttentionTile {
+  int rows;          // 1..kAttentionRows
+  int head_dim;      // even
+  const uint8_t* q;  // [rows][head_dim] in the cache's type
+  const uint8_t*
+      k_blocks[kAttentionPartition / kAttentionBlockTokens];  // set where a row's range touches the block
+  const uint8_t* v_blocks[kAttentionPartition / kAttentionBlockTokens];
+  int begin[kAttentionRows], end[kAttentionRows];  // the row's tokens in the partition; begin == end: none
+  float scale, softcap;
+  float* scores;      // scratch [kAttentionRows][kAttentionPartition], 64-byte aligned
+  uint16_t* weights;  // scratch of the same shape for bf16 caches
+  // Results. Row r of values at values + r * value_stride: sum of exp(s - max) v; not written for an empty
+  // range, whose max is -inf. Nothing of tokens outside a row's range enters its result, whatever K and V
+  // hold there.
+  float* values;
+  int64_t value_stride;
+  float max[kAttentionRows], sum[kAttentionRows];
+};
+
+struct AttentionBody {
+  void (*f32)(AttentionTile& tile);
+  void (*bf16)(AttentionTile& tile);
+  // acc = acc * a + part * b, each product rounded.
+  void (*merge)(float* acc, float a, const float* part, float b, int64_t size);
+  void (*scale)(const float* x, float factor, int64_t size, float* y);  // y = x * factor
+};
+
+namespace scalar {
+extern const MatmulBody matmul_body;
+extern const ActivationBody activation_body;
+extern const NormBody norm_body;
+extern const GatedBody gated_body;
+extern const RopeBody rope_body;
+extern const LogitsBody logits_body;
+extern const AttentionBody attention_body;
+}  // namespace scalar
+
+namespace avx2 {
+extern const MatmulBody matmul_body;
+extern const ActivationBody activation_body;
+extern const NormBody norm_body;
+extern const GatedBody gated_body;
+extern const RopeBody rope_body;
+extern const LogitsBody logits_body;
+extern const AttentionBody attention_body;
+}  // namespace avx2
+
+namespace avx512 {
+extern const MatmulBody matmul_body;
+extern const ActivationBody activation_body;
+extern const NormBody norm_body;
+extern const GatedBody gated_body;
+extern const RopeBody rope_body;
+extern const LogitsBody logits_body;
+extern const AttentionBody attention_body;
+}  // namespace avx512
+
+}  // namespace pagoda::kernels

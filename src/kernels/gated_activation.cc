@@ -1,0 +1,31 @@
+#include "kernels/gated_activation.h"
+
+#include "kernels/dispatch.h"
+
+namespace pagoda::kernels {
+
+void gated_activation_row(GatedActivation kind, const float* gate, const float* up, int64_t size,
+                          float* y) noexcept {
+  const GatedBody& body = pick(scalar::gated_body, scalar::gated_body, scalar::gated_body);
+  (kind == GatedActivation::kSilu ? body.silu : body.gelu_tanh)(gate, up, size, y);
+}
+
+void gated_activation_convert(GatedActivation kind, const float* gate, const float* up, int64_t stride,
+                              int64_t rows, int64_t size, ActivationForm form, ActivationBuffer& out,
+                              ComputePool& pool) noexcept {
+  out.begin(form, rows, size);
+  const int chunks = chunk_count(static_cast<double>(rows * size) * 0.6, rows, pool.num_threads());
+  pool.run(chunks, [&](int chunk, int) {
+    const auto [begin, end] = chunk_range(rows, chunks, chunk);
+    alignas(64) float piece[kRowPiece];
+    for (int64_t row = begin; row < end; ++row) {
+      for (int64_t at = 0; at < size; at += kRowPiece) {
+        const int64_t count = std::min<int64_t>(kRowPiece, size - at);
+        gated_activation_row(kind, gate + row * stride + at, up + row * stride + at, count, piece);
+        out.write_columns(row, at, piece, count);
+      }
+    }
+  });
+}
+
+}  // namespace pagoda::kernels

@@ -1,0 +1,181 @@
+#include "tensor/packed_weight.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "tensor/half.h"
+
+namespace pagoda {
+namespace {
+
+// A small matrix in every form, packed panel by panel.
+struct Matrix {
+  PackedWeightSpec spec;
+  std::vector<uint8_t> codes;
+  std::vector<float> scales, offsets, values;
+  PackedWeight packed;
+
+  explicit Matrix(const PackedWeightSpec& s) : spec(s), packed(s) {
+    std::mt19937 random(11);
+    const auto rows = static_cast<size_t>(s.rows), depth = static_cast<size_t>(s.depth);
+    const auto groups = static_cast<size_t>(packed.padded_depth() / s.group_size);
+    codes.resize(rows * depth);
+    values.resize(rows * depth);
+    scales.resize(rows * groups);
+    offsets.resize(rows * groups);
+    for (auto& c : codes) c = static_cast<uint8_t>(random() & (s.layout == WeightLayout::kW4 ? 15 : 255));
+    for (auto* list : {&values, &scales, &offsets}) {
+      for (auto& v : *list)
+        v = static_cast<float>(static_cast<int>(random() % 2001) - 1000) / 64.0f;  // exact in f16
+    }
+    for (int64_t panel = 0; panel < packed.num_panels(); ++panel) {
+      const int64_t first = panel * kPanelRows;
+      PanelSource source;
+      source.num_rows = static_cast<int>(std::min<int64_t>(kPanelRows, s.rows - first));
+      source.codes = codes.data() + first * s.depth;
+      source.code_stride = s.depth;
+      source.scales = scales.data() + first * static_cast<int64_t>(groups);
+      source.offsets = offsets.data() + first * static_cast<int64_t>(groups);
+      source.values = values.data() + first * s.depth;
+      source.value_stride = s.depth;
+      packed.pack_panel(panel, source);
+    }
+  }
+};
+
+PackedWeightSpec coded(WeightLayout layout, int64_t rows, int64_t depth, int group, bool offsets, int zero) {
+  PackedWeightSpec spec;
+  spec.layout = layout;
+  spec.rows = rows;
+  spec.depth = depth;
+  spec.group_size = group;
+  spec.has_offsets = offsets;
+  spec.zero_point = zero;
+  spec.scale_multiplier = 0.25f;
+  spec.offset_multiplier = 0.5f;
+  return spec;
+}
+
+TEST(PackedWeight, UnpackRowGivesTheFormulaForCodedLayouts) {
+  for (const WeightLayout layout : {WeightLayout::kW8, WeightLayout::kW4}) {
+    for (const int group : {16, 32, 64, 128}) {
+      for (const bool offsets : {false, true}) {
+        const int zero = offsets ? 0 : (layout == WeightLayout::kW4 ? 8 : 131);
+        const Matrix m(coded(layout, 37, 256, group, offsets, zero));
+        std::vector<float> row(256);
+        for (int64_t n = 0; n < 37; ++n) {
+          m.packed.unpack_row(n, row);
+          for (int64_t k = 0; k < 256; ++k) {
+            const auto g = static_cast<size_t>(n * (256 / group) + k / group);
+            float expected =
+                m.scales[g] * 0.25f * static_cast<float>(m.codes[static_cast<size_t>(n * 256 + k)] - zero);
+            if (offsets) expected += m.offsets[g] * 0.5f;
+            ASSERT_EQ(row[static_cast<size_t>(k)], expected) << n << " " << k << " group " << group;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(PackedWeight, FloatLayoutsRoundTripAndPadWithZero) {
+  for (const WeightLayout layout : {WeightLayout::kF32, WeightLayout::kBF16}) {
+    PackedWeightSpec spec;
+    spec.layout = layout;
+    spec.rows = 33;
+    spec.depth = 45;
+    const Matrix m(spec);
+    EXPECT_EQ(m.packed.padded_rows(), 64);
+    EXPECT_EQ(m.packed.padded_depth(), 64);
+    std::vector<float> row(45);
+    for (int64_t n = 0; n < 33; ++n) {
+      m.packed.unpack_row(n, row);
+      for (size_t k = 0; k < 45; ++k) {
+        const float value = m.values[static_cast<size_t>(n) * 45 + k];
+        ASSERT_EQ(row[k], layout == WeightLayout::kF32 ? value : bf16_to_f32(f32_to_bf16(value)));
+      }
+    }
+    // Row 33 (padding) of the second panel and columns from 45 on are zero bytes.
+    const uint8_t* panel = m.packed.panel(1);
+    const size_t element = layout == WeightLayout::kF32 ? 4 : 2;
+    for (size_t k = 0; k < 64; ++k) {
+      for (size_t r = 0; r < 32; ++r) {
+        if (r < 1 && k < 45) continue;
+        const size_t at = layout == WeightLayout::kF32 ? k * 32 + r : k / 2 * 64 + r * 2 + k % 2;
+        for (size_t b = 0; b < element; ++b) ASSERT_EQ(panel[at * element + b], 0) << k << " " << r;
+      }
+    }
+  }
+}
+
+// The byte positions of the comment in packed_weight.h: kernels are written against them.
+TEST(PackedWeight, BytesLieWhereTheLayoutSays) {
+  const Matrix w4(coded(WeightLayout::kW4, 32, 64, 32, true, 0));
+  const uint8_t* p = w4.packed.panel(0) + (64 + 64 + 512);  // second group
+  for (size_t n = 0; n < 32; ++n) {
+    uint16_t scale, offset;
+    std::memcpy(&scale, p + n * 2, 2);
+    std::memcpy(&offset, p + 64 + n * 2, 2);
+    EXPECT_EQ(f16_to_f32(scale), w4.scales[n * 2 + 1]);
+    EXPECT_EQ(f16_to_f32(offset), w4.offsets[n * 2 + 1]);
+    for (size_t k = 0; k < 32; k += 8) {
+      for (size_t j = 0; j < 4; ++j) {
+        const uint8_t byte = p[128 + k / 8 * 128 + n * 4 + j];
+        EXPECT_EQ(byte & 15, w4.codes[n * 64 + 32 + k + j]);
+        EXPECT_EQ(byte >> 4, w4.codes[n * 64 + 32 + k + 4 + j]);
+      }
+    }
+  }
+  const Matrix w8(coded(WeightLayout::kW8, 32, 64, 64, false, 128));
+  EXPECT_EQ(w8.packed.panel_bytes(), 64u + 64 * 32);
+  for (size_t n = 0; n < 32; ++n) {
+    for (size_t k = 0; k < 64; ++k) {
+      EXPECT_EQ(w8.packed.panel(0)[64 + k / 4 * 128 + n * 4 + k % 4], w8.codes[n * 64 + k]);
+    }
+  }
+}
+
+TEST(PackedWeight, PaddingOfCodedLayoutsIsZeroWeight) {
+  const Matrix m(coded(WeightLayout::kW4, 3, 40, 32, false, 8));
+  EXPECT_EQ(m.packed.padded_depth(), 64);
+  const uint8_t* second = m.packed.panel(0) + 64 + 512;
+  for (size_t k = 8; k < 32; k += 8) {  // columns 48.. of the padded depth
+    for (size_t i = 0; i < 128; ++i) EXPECT_EQ(second[64 + k / 8 * 128 + i], 0x88);
+  }
+  for (size_t row = 3; row < 32; ++row)
+    EXPECT_EQ(second[row * 2] | second[row * 2 + 1], 0) << "scale of row " << row;
+}
+
+TEST(PackedWeight, MultiplierKeepsScalesInTheNormalRange) {
+  for (const float max_abs : {1e-30f, 3e-9f, 0.01f, 1.0f, 777.0f, 1e20f}) {
+    const float m = f16_multiplier(max_abs);
+    int exponent;
+    EXPECT_EQ(std::frexp(m, &exponent), 0.5f) << "a power of two";
+    EXPECT_LE(max_abs / m, 1024.0f);
+    EXPECT_GT(max_abs / m, 256.0f);
+  }
+  EXPECT_EQ(f16_multiplier(0.0f), 1.0f);
+  EXPECT_EQ(f16_multiplier(INFINITY), 1.0f);
+}
+
+TEST(PackedWeightDeathTest, ChecksTheSpec) {
+  EXPECT_DEATH(PackedWeight(coded(WeightLayout::kW4, 32, 64, 24, false, 8)), "group size 24");
+  EXPECT_DEATH(PackedWeight(coded(WeightLayout::kW4, 32, 96, 64, false, 8)), "depth 96");
+  EXPECT_DEATH(PackedWeight(coded(WeightLayout::kW4, 32, 64, 32, false, 16)), "zero_point");
+  EXPECT_DEATH(PackedWeight(coded(WeightLayout::kW8, 32, 64, 32, true, 1)), "exclude");
+  EXPECT_DEATH(PackedWeight(coded(WeightLayout::kW8, 0, 64, 32, false, 1)), "shape 0 x 64");
+}
+
+TEST(PackedWeight, LayoutNames) {
+  EXPECT_EQ(weight_layout_name(WeightLayout::kF32), "f32");
+  EXPECT_EQ(weight_layout_name(WeightLayout::kBF16), "bf16");
+  EXPECT_EQ(weight_layout_name(WeightLayout::kW8), "w8");
+  EXPECT_EQ(weight_layout_name(WeightLayout::kW4), "w4");
+}
+
+}  // namespace
+}  // namespace pagoda
