@@ -1,5 +1,6 @@
 // The distribution of Sampler against tests/data/sampling, which was computed in float64 by the definition of
 // vLLM's sampler. Cases whose cut lies too close to a boundary for float32 are not in the data.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -61,7 +62,7 @@ std::vector<float> expected(const Data& data, const json& row, size_t vocab) {
     for (size_t i = 0; i < row["ids"].size(); ++i)
       probs[row["ids"][i].get<size_t>()] = row["probs"][i].get<float>();
   } else {
-    const NpyArray& stored = data.probs.at("c" + std::to_string(row["id"].get<int>()) + "_probs");
+    const NpyArray& stored = data.probs.at(fmt::format("c{}_probs", row["id"].get<int>()));
     probs.assign(stored.as<float>(), stored.as<float>() + stored.size());
   }
   return probs;
