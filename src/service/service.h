@@ -1,5 +1,6 @@
-// Transport-neutral generation: a typed request in, typed events out. Knows text and tokens, no JSON shapes of an API
-// and no sockets. The chat context is passed through as JSON text, because the template decides what it means.
+// Transport-neutral generation: a typed request in, typed events out. Knows text and tokens, no JSON shapes
+// of an API and no sockets. The chat context is passed through as JSON text, because the template decides
+// what it means.
 #pragma once
 
 #include <chrono>
@@ -34,16 +35,20 @@ using Prompt = std::variant<TextPrompt, std::vector<TokenId>, ChatPrompt>;
 struct GenerationRequest {
   Prompt prompt;
   int n = 1;
-  std::optional<int64_t> max_tokens;       // absent: the rest of the context
-  sampling::SamplingParams sampling;       // token ids still unvalidated; stop_token_ids without the model's end tokens
-  std::optional<uint64_t> seed;            // absent: random
+  std::optional<int64_t> max_tokens;          // prompt and these must fit the context; see default_max_tokens
+  std::optional<int64_t> default_max_tokens;  // without max_tokens: at most so many, as far as the context
+                                              // goes; absent: the rest of the context
+  sampling::SamplingParams
+      sampling;                  // token ids still unvalidated; stop_token_ids without the model's end tokens
+  std::optional<uint64_t> seed;  // absent: random
   std::vector<std::string> stop;
-  std::vector<std::string> bad_words;      // encoded here into sampling.bad_words
+  std::vector<std::string> bad_words;  // encoded here into sampling.bad_words
   bool include_stop_str_in_output = false;
   bool ignore_eos = false;
   bool skip_special_tokens = true;
   int prompt_logprobs = -1;
-  int64_t truncate_prompt_tokens = 0;      // keep the last so many prompt tokens; 0 = off
+  bool prompt_text = false;            // PromptEvent.text is wanted
+  int64_t truncate_prompt_tokens = 0;  // keep the last so many prompt tokens; 0 = off
   int priority = 0;
   std::string cache_salt;
   std::optional<std::chrono::milliseconds> timeout;
@@ -51,8 +56,7 @@ struct GenerationRequest {
 
 struct TokenScore {
   TokenId token;
-  std::string text;   // as decoded by itself
-  std::string bytes;  // exact bytes
+  std::string bytes;  // exact; may be part of a UTF-8 sequence
   float logprob = 0.0f;
 };
 struct ScoredToken {
@@ -68,23 +72,29 @@ struct Usage {
 // Sent once, before the first ChoiceEvent.
 struct PromptEvent {
   std::vector<TokenId> ids;
-  std::string text;                          // decoded prompt (for echo)
-  std::vector<ScoredToken> logprobs;         // when asked for; entry 0 is empty
+  std::string text;  // when asked for: as sent or rendered, else decoded
+  std::vector<ScoredToken>
+      logprobs;  // when asked for: one per id; the first names its token and has no score
+  int64_t cached_tokens = 0;
 };
 
+// What a choice gained. An event has text or ends the choice: tokens without certain text (inside a
+// character, or held back as a possible stop string) wait for the next one. The end or stop token is part of
+// the output only with include_stop_str_in_output; else it is neither counted nor listed.
 struct ChoiceEvent {
   int choice = 0;
-  std::string text;                          // certain text; may be empty
-  std::vector<TokenId> token_ids;            // tokens of this event, hidden stop text included
-  std::vector<ScoredToken> logprobs;         // one per token id when asked for
+  std::string text;                   // certain text
+  std::vector<TokenId> token_ids;     // tokens of this event, hidden stop text included
+  std::vector<ScoredToken> logprobs;  // one per token id when asked for
   engine::FinishReason finish = engine::FinishReason::kNone;
   // kStop: the stop string, or the stop token id, or neither for the model's own end token.
   std::variant<std::monostate, std::string, TokenId> stop_reason;
+  int64_t completion_tokens = 0;  // of this choice so far
 };
 
 struct EndEvent {
   Usage usage;
-  std::optional<Error> error;                // deadline, aborted by shutdown, bug
+  std::optional<Error> error;  // deadline, aborted by shutdown, bug
 };
 
 using GenerationEvent = std::variant<PromptEvent, ChoiceEvent, EndEvent>;
@@ -102,10 +112,11 @@ class Generation {
 struct ServiceOptions {
   std::string model_name;
   std::vector<TokenId> eos;
-  int text_threads = 1;
+  int text_threads = 2;  // with two or more, one is kept for running streams while others encode long prompts
   int64_t vocab_size = 0;  // of the logits
 };
 
+// The engine must outlive the service; stop it first, so that what runs ends with an event.
 class Service {
  public:
   Service(engine::Engine& engine, std::shared_ptr<const text::Tokenizer> tokenizer,
@@ -115,13 +126,27 @@ class Service {
   const text::Tokenizer& tokenizer() const;
   const text::ChatTemplate* chat_template() const;
 
-  // Encodes and checks on a text thread, then answers through `accepted` (on that thread) before any event: the
-  // generation, or the error that becomes an HTTP status (context length, out of vocabulary, overloaded, ...).
+  // Encodes and checks on a text thread, then answers through `accepted` (on that thread) before any event:
+  // the generation, or the error that becomes an HTTP status (context length, out of vocabulary, overloaded,
+  // ...).
   void generate(GenerationRequest request, std::function<void(Result<std::shared_ptr<Generation>>)> accepted,
                 GenerationSink sink);
 
-  // Runs a function on the text pool: /tokenize and the like, so that long texts never block an I/O thread.
+  // Runs a function on the text pool: parsing, /tokenize and the like, so that long texts never block an I/O
+  // thread.
   void run_on_text_pool(std::function<void()> work);
+  // Blocks until everything that was posted so far has run; for tests and orderly shutdown.
+  void flush();
+
+  // What generate() would give to the engine, without any limit of length. On the text pool.
+  Result<text::RenderedPrompt> encode(const Prompt& prompt, bool parse_special_tokens = true) const;
+
+  int64_t max_model_len() const;
+  int max_num_seqs() const;
+  int64_t vocab_size() const;  // of the logits: token ids of requests are below it
+  const std::string& model_name() const;
+  engine::EngineStats stats() const;
+  engine::BlocksSnapshot debug_blocks() const;
 
  private:
   class Impl;

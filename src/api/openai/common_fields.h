@@ -1,0 +1,32 @@
+// Fields that completions and chat completions share.
+#pragma once
+
+#include <string_view>
+
+#include "api/openai/field_reader.h"
+#include "api/openai/request.h"
+
+namespace pagoda::openai {
+
+// Parses the body and checks that it is an object of sensible width.
+Result<Json> parse_object(std::string_view body);
+
+// kNotFound with code model_not_found when the request names a model that is not served.
+void read_model(FieldReader& fields, const ParseOptions& options, std::string* model);
+
+// Everything in CommonFields but max_tokens, logprobs and unknown_fields.
+void read_common(FieldReader& fields, const ParseOptions& options, CommonFields* common);
+
+// Call last: the first error of the reader, unknown fields in strict mode, or the list for the warning
+// header.
+Result<void> finish_fields(FieldReader& fields, const ParseOptions& options,
+                           std::vector<std::string>* unknown);
+
+// The largest number of logprobs that a request may ask for in field `name`; -1 is allowed with unlimited
+// logprobs.
+std::optional<int> read_logprobs_count(FieldReader& fields, const char* name, const ParseOptions& options);
+
+// kUnimplemented when any of these is present and not empty.
+void refuse_unimplemented(FieldReader& fields);
+
+}  // namespace pagoda::openai

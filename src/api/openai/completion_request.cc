@@ -1,0 +1,106 @@
+#include <fmt/format.h>
+
+#include "api/openai/common_fields.h"
+
+namespace pagoda::openai {
+namespace {
+
+constexpr int64_t kDefaultMaxTokens = 16;  // of the OpenAI reference
+
+Error wrong_prompt(std::string message) {
+  return make_error(ErrorKind::kInvalidArgument, std::move(message), "prompt");
+}
+
+Result<PromptInput> read_ids(const Json& list, const ParseOptions& options) {
+  if (list.empty())
+    return wrong_prompt("prompt holds an empty list of token ids; at least one token is needed.");
+  return PromptInput(PAGODA_TRY(read_token_ids(list, "prompt", options.vocab_size)));
+}
+
+// string, [string], [int] or [[int]].
+Result<std::vector<PromptInput>> read_prompts(const Json* prompt, const ParseOptions& options) {
+  if (prompt == nullptr) return wrong_prompt("prompt is required.");
+  std::vector<PromptInput> prompts;
+  if (prompt->is_string()) {
+    prompts.emplace_back(prompt->get<std::string>());
+    return prompts;
+  }
+  if (!prompt->is_array()) {
+    return wrong_prompt(
+        fmt::format("prompt must be a string, a list of strings, a list of token ids or a list of such "
+                    "lists, got {}.",
+                    describe(*prompt)));
+  }
+  if (prompt->empty()) return wrong_prompt("prompt must not be an empty list.");
+  const Json& first = prompt->front();
+  if (!first.is_string() && !first.is_array()) {
+    prompts.push_back(PAGODA_TRY(read_ids(*prompt, options)));
+    return prompts;
+  }
+  if (prompt->size() > static_cast<size_t>(options.max_prompts)) {
+    return wrong_prompt(fmt::format("prompt holds {} prompts; at most {} are allowed in one request.",
+                                    prompt->size(), options.max_prompts));
+  }
+  for (const Json& item : *prompt) {
+    if (item.type() != first.type()) {
+      return wrong_prompt(fmt::format("prompt mixes strings and token ids: got {}.", describe(item)));
+    }
+    if (item.is_string()) {
+      prompts.emplace_back(item.get<std::string>());
+    } else {
+      prompts.push_back(PAGODA_TRY(read_ids(item, options)));
+    }
+  }
+  return prompts;
+}
+
+// `true` is one alternative, as pydantic (and so vLLM) reads it.
+std::optional<int> read_logprobs(FieldReader& fields, const ParseOptions& options) {
+  const Json* value = fields.value("logprobs");
+  if (value == nullptr || !value->is_boolean()) return read_logprobs_count(fields, "logprobs", options);
+  if (!value->get<bool>()) return std::nullopt;
+  return 1;
+}
+
+void read_best_of(FieldReader& fields, int n) {
+  const auto best_of = fields.integer("best_of", 1, INT32_MAX);
+  if (best_of && *best_of != n) {
+    fields.fail("best_of", fmt::format("best_of is supported only when it equals n: got best_of {} and n {}.",
+                                       *best_of, n));
+  }
+}
+
+// A client that sends an empty suffix has nothing after the cursor; that is a plain completion.
+void refuse_suffix(FieldReader& fields) {
+  const auto suffix = fields.string("suffix");
+  if (!suffix || suffix->empty()) return;
+  fields.fail(make_error(ErrorKind::kUnimplemented,
+                         "Filling in the middle (suffix) is not supported in this version.", "suffix"));
+}
+
+}  // namespace
+
+Result<CompletionRequest> parse_completion_request(std::string_view body, const ParseOptions& options) {
+  const Json json = PAGODA_TRY(parse_object(body));
+  FieldReader fields(json);
+  CompletionRequest request;
+  CommonFields& common = request.common;
+  read_common(fields, options, &common);
+  common.max_tokens = fields.integer("max_tokens", 0, INT64_MAX);
+  common.default_max_tokens = kDefaultMaxTokens;
+  common.logprobs = read_logprobs(fields, options);
+  common.add_special_tokens = fields.boolean("add_special_tokens").value_or(true);
+  request.echo = fields.boolean("echo").value_or(false);
+  read_best_of(fields, common.n);
+  refuse_suffix(fields);
+  auto prompts = read_prompts(fields.value("prompt"), options);
+  if (prompts) {
+    request.prompts = std::move(*prompts);
+  } else {
+    fields.fail(std::move(prompts).error());
+  }
+  PAGODA_TRY(finish_fields(fields, options, &common.unknown_fields));
+  return request;
+}
+
+}  // namespace pagoda::openai

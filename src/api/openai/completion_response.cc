@@ -1,0 +1,121 @@
+#include <algorithm>
+#include <utility>
+
+#include "api/openai/logprobs_json.h"
+#include "api/openai/response_json.h"
+
+namespace pagoda::openai {
+namespace {
+
+constexpr const char* kObject = "text_completion";
+
+class CompletionBuilder final : public ResponseBuilder {
+ public:
+  explicit CompletionBuilder(ResponseOptions options)
+      : options_(std::move(options)), prompts_(static_cast<size_t>(options_.num_prompts)) {
+    const bool with_top = options_.logprobs.value_or(0) != 0;
+    choices_.assign(static_cast<size_t>(options_.num_prompts) * static_cast<size_t>(options_.n),
+                    Choice(with_top));
+  }
+
+  void set_prompt(int prompt, PromptInfo info) override {
+    prompts_[static_cast<size_t>(prompt)] = std::move(info);
+  }
+
+  void add(ChoiceDelta delta) override {
+    Choice& choice = start(&delta);
+    choice.text += delta.text;
+    choice.ids.insert(choice.ids.end(), delta.ids.begin(), delta.ids.end());
+    if (options_.logprobs) choice.logprobs.add(delta.scores);
+    if (delta.finish != Finish::kNone) {
+      choice.finish = finish_json(delta.finish);
+      choice.stop_reason = stop_reason_json(delta);
+    }
+  }
+
+  std::string body(const UsageCounts& usage) override {
+    Json list = Json::array();
+    for (size_t i = 0; i < choices_.size(); ++i) {
+      Choice& choice = choices_[i];
+      Json entry = {{"index", i},
+                    {"text", choice.text},
+                    {"logprobs", options_.logprobs ? choice.logprobs.take() : Json(nullptr)},
+                    {"finish_reason", choice.finish},
+                    {"stop_reason", choice.stop_reason}};
+      const PromptInfo& prompt = prompt_of(i);
+      entry["prompt_logprobs"] = options_.prompt_logprobs ? prompt_logprobs(prompt.scores) : Json(nullptr);
+      if (options_.return_token_ids) {
+        entry["prompt_token_ids"] = ids_json(prompt.ids);
+        entry["token_ids"] = ids_json(choice.ids);
+      }
+      list.push_back(std::move(entry));
+    }
+    Json result = head_json(options_, kObject);
+    result["choices"] = std::move(list);
+    result["usage"] = usage_json(usage);
+    return dump_json(result);
+  }
+
+  std::vector<std::string> chunks(ChoiceDelta delta, const UsageCounts& usage) override {
+    const bool first = !choices_[static_cast<size_t>(delta.index)].started;
+    Choice& choice = start(&delta);
+    Json entry = {{"index", delta.index}, {"text", delta.text}};
+    entry["logprobs"] = nullptr;
+    if (options_.logprobs) {
+      choice.logprobs.add(delta.scores);
+      entry["logprobs"] = choice.logprobs.take();
+    }
+    entry["finish_reason"] = finish_json(delta.finish);
+    entry["stop_reason"] = stop_reason_json(delta);
+    if (options_.return_token_ids) {
+      if (first) entry["prompt_token_ids"] = ids_json(prompt_of(static_cast<size_t>(delta.index)).ids);
+      entry["token_ids"] = ids_json(delta.ids);
+    }
+    Json chunk = head_json(options_, kObject);
+    chunk["choices"] = Json::array({std::move(entry)});
+    set_chunk_usage(options_, usage, &chunk);
+    return {dump_json(chunk)};
+  }
+
+  std::string usage_chunk(const UsageCounts& usage) override {
+    return usage_chunk_json(options_, kObject, usage);
+  }
+
+ private:
+  struct Choice {
+    explicit Choice(bool with_top) : logprobs(with_top) {}
+    std::string text;
+    std::vector<TokenId> ids;
+    CompletionLogprobs logprobs;
+    Json finish, stop_reason;
+    bool started = false;
+  };
+
+  const PromptInfo& prompt_of(size_t choice) const {
+    return prompts_[choice / static_cast<size_t>(options_.n)];
+  }
+
+  // Puts the echoed prompt in front of the choice's first delta.
+  Choice& start(ChoiceDelta* delta) {
+    Choice& choice = choices_[static_cast<size_t>(delta->index)];
+    if (std::exchange(choice.started, true) || !options_.echo) return choice;
+    const PromptInfo& prompt = prompt_of(static_cast<size_t>(delta->index));
+    delta->text.insert(0, prompt.text);
+    if (!options_.logprobs || prompt.scores.empty()) return choice;
+    choice.logprobs.add_unscored(prompt.scores.front().token);
+    choice.logprobs.add({prompt.scores.begin() + 1, prompt.scores.end()});
+    return choice;
+  }
+
+  ResponseOptions options_;
+  std::vector<PromptInfo> prompts_;
+  std::vector<Choice> choices_;
+};
+
+}  // namespace
+
+std::unique_ptr<ResponseBuilder> make_completion_builder(ResponseOptions options) {
+  return std::make_unique<CompletionBuilder>(std::move(options));
+}
+
+}  // namespace pagoda::openai

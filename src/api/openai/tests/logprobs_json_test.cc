@@ -1,0 +1,67 @@
+#include "api/openai/logprobs_json.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace pagoda::openai {
+namespace {
+
+TokenLogprob token(int id, const std::string& bytes, double logprob) {
+  return {TokenId{id}, bytes, logprob};
+}
+
+// CASES B025.
+TEST(ChatLogprobs, BytesOfPartialTokens) {
+  std::vector<ScoredToken> scores;
+  for (const char* piece : {"a", "\xf0", "\x9f", "\x98", "\x80", "b"})
+    scores.push_back({token(1, piece, -1), 1, {}});
+  std::string bytes;
+  for (const Json& entry : chat_logprobs(scores)) {
+    ASSERT_EQ(entry["bytes"].size(), 1u);
+    bytes.push_back(static_cast<char>(entry["bytes"][0].get<int>()));
+  }
+  EXPECT_EQ(bytes, "a😀b");
+  EXPECT_EQ(chat_logprobs(scores)[2]["token"], "bytes:\\x9f");
+}
+
+// CASES B026: two partial characters keep two keys; the sampled token is added when it is not among the top.
+TEST(CompletionLogprobs, KeysDoNotCollide) {
+  CompletionLogprobs logprobs(true);
+  logprobs.add({{token(3, "z", -3), 3, {token(1, "\x9f", -1), token(2, "\x98", -2)}}});
+  EXPECT_EQ(dump_json(logprobs.take()["top_logprobs"][0]),
+            R"({"bytes:\\x9f":-1.0,"bytes:\\x98":-2.0,"z":-3.0})");
+  logprobs.add({{token(1, "a", -1), 1, {token(1, "a", -1), token(2, "a", -2)}}});
+  EXPECT_EQ(dump_json(logprobs.take()["top_logprobs"][0]), R"({"a":-1.0,"token_id:2":-2.0})");
+}
+
+// CASES B030.
+TEST(CompletionLogprobs, NoInfinity) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  CompletionLogprobs logprobs(true);
+  logprobs.add({{token(1, "a", -kInf), 1, {token(2, "b", -kInf), token(3, "c", std::nan(""))}}});
+  const Json json = logprobs.take();
+  EXPECT_EQ(json["token_logprobs"][0], -9999.0);
+  EXPECT_EQ(dump_json(json["top_logprobs"][0]), R"({"b":-9999.0,"c":-9999.0,"a":-9999.0})");
+}
+
+TEST(CompletionLogprobs, OffsetsCountCodePoints) {
+  CompletionLogprobs logprobs(false);
+  for (const char* piece : {"é", "\xf0", "\x9f\x98", "\x80", "b"})
+    logprobs.add({{token(1, piece, -1), 1, {}}});
+  const Json json = logprobs.take();
+  EXPECT_EQ(dump_json(json["text_offset"]), "[0,1,1,1,2]");
+  EXPECT_EQ(dump_json(json["top_logprobs"]), "[null,null,null,null,null]");
+  logprobs.add({{token(1, "c", -1), 1, {}}});
+  EXPECT_EQ(dump_json(logprobs.take()["text_offset"]), "[3]");
+}
+
+TEST(PromptLogprobs, ShapeOfVllm) {
+  const Json json = prompt_logprobs({{token(1, "a", 0), 0, {}}, {token(2, "b", -2), 5, {token(3, "c", -1)}}});
+  EXPECT_EQ(
+      dump_json(json),
+      R"([null,{"2":{"logprob":-2.0,"rank":5,"decoded_token":"b"},"3":{"logprob":-1.0,"rank":1,"decoded_token":"c"}}])");
+}
+
+}  // namespace
+}  // namespace pagoda::openai
