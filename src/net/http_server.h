@@ -14,17 +14,17 @@ namespace pagoda::net {
 
 struct HttpServerOptions {
   std::string host = "127.0.0.1";
-  uint16_t port = 8000;                       // 0: any free port
-  std::string uds;                            // a Unix socket path instead of TCP
+  uint16_t port = 8000;  // 0: any free port
+  std::string uds;       // a Unix socket path instead of TCP
   int io_threads = 1;
-  size_t max_body_bytes = size_t{32} << 20;   // 413 beyond
-  size_t max_header_bytes = size_t{64} << 10; // 431 beyond
-  int max_connections = 4096;                 // beyond: 503 and close
-  size_t max_pending_bytes = size_t{4} << 20; // of one slow reader; beyond: the connection is closed
-  std::chrono::milliseconds header_timeout{30000};  // from the first byte of a request to the end of its headers
+  size_t max_body_bytes = size_t{32} << 20;         // 413 beyond
+  size_t max_header_bytes = size_t{64} << 10;       // 431 beyond
+  int max_connections = 4096;                       // beyond: 503 and close
+  size_t max_pending_bytes = size_t{4} << 20;       // of one slow reader; beyond: the connection is closed
+  std::chrono::milliseconds header_timeout{30000};  // from a request's first byte to the end of its headers
   std::chrono::milliseconds body_timeout{60000};    // between two reads of a body
-  std::chrono::milliseconds idle_timeout{75000};    // keep-alive
-  std::string allowed_origins;                // CORS: comma-separated, "*", or empty for off
+  std::chrono::milliseconds idle_timeout{75000};    // without a request, or without taking output
+  std::string allowed_origins;                      // CORS: comma-separated, "*", or empty for off
 };
 
 // Counters for /metrics: one call per finished request, on an I/O thread. `handler` is the route's pattern.
@@ -38,11 +38,13 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  // Before start(). `path` is exact, or ends in "/{name}" to match one more segment. HEAD is answered where GET is;
-  // OPTIONS is answered by the server; another method on a known path gives 405 with Allow, an unknown path 404.
+  // Before start(). `path` is exact, or ends in "/{name}" to match one more segment. HEAD is answered where
+  // GET is; OPTIONS is answered by the server; another method on a known path gives 405 with Allow, an
+  // unknown path 404.
   void route(std::string method, std::string path, Handler handler);
 
-  // Binds and starts the threads; the bound port (0 for a Unix socket). kIo naming address and reason ("address in use").
+  // Binds and starts the threads; the bound port (0 for a Unix socket). kIo naming address and reason
+  // ("address in use").
   Result<uint16_t> start();
   // Closes the listener and idle connections; running responses get "Connection: close" and go on.
   void begin_drain();

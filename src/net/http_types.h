@@ -14,20 +14,21 @@ namespace pagoda::net {
 using Headers = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpRequest {
-  std::string method;   // "GET"
-  std::string path;     // without the query, as sent (no decoding: routes match exact paths)
-  std::string query;    // after '?', may be empty
+  std::string method;  // "GET"
+  std::string path;    // without the query, as sent (no decoding: routes match exact paths)
+  std::string query;   // after '?', may be empty
   Headers headers;
   std::string body;
-  std::string remote;   // "127.0.0.1:51234", or "unix"
+  std::string remote;      // "127.0.0.1:51234", or "unix"
   std::string request_id;  // the client's X-Request-Id if it is short and printable, else made here
 
   // First header of that name, compared without case; empty when absent.
   std::string_view header(std::string_view name) const;
 };
 
-// The answer to one request. All methods are thread-safe and never block; calls after the client has gone are no-ops.
-// Exactly one of respond() and begin_stream() is called. X-Request-Id and Date are added by the session.
+// The answer to one request. All methods are thread-safe and never block; calls after the client has gone are
+// no-ops. Exactly one of respond() and begin_stream() is called. X-Request-Id and Date are added by the
+// session.
 class ResponseWriter {
  public:
   virtual ~ResponseWriter() = default;
@@ -40,7 +41,8 @@ class ResponseWriter {
   virtual bool closed() const = 0;
   // Bytes given to write() that the socket has not taken yet (a client that reads slowly).
   virtual size_t pending_bytes() const = 0;
-  // Called once, on an I/O thread, if the client goes away before the answer is complete (at once if it already has).
+  // Called once, on an I/O thread, if the client goes away before the answer is complete (at once if it
+  // already has).
   virtual void on_close(std::function<void()> callback) = 0;
 };
 
