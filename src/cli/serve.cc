@@ -1,0 +1,181 @@
+#include "cli/serve.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <thread>
+
+#include "api/http/api.h"
+#include "base/log.h"
+#include "base/resource_limits.h"
+#include "cli/metrics_hooks.h"
+#include "cli/runtime.h"
+#include "cli/signals.h"
+#include "cli/version.h"
+#include "net/http_server.h"
+#include "service/service.h"
+#include "telemetry/metrics.h"
+
+namespace pagoda::cli {
+namespace {
+
+using SteadyTime = std::chrono::steady_clock::time_point;
+
+net::HttpServerOptions server_options(const ServeFlags& flags) {
+  net::HttpServerOptions options;
+  options.host = flags.host;
+  options.port = static_cast<uint16_t>(flags.port);
+  options.uds = flags.uds;
+  options.io_threads = flags.io_threads;
+  options.max_body_bytes = static_cast<size_t>(flags.max_body_bytes);
+  options.allowed_origins = flags.allowed_origins;
+  return options;
+}
+
+openai::SamplingDefaults sampling_defaults(const EngineFlags& flags, const model::GenerationDefaults& model) {
+  openai::SamplingDefaults defaults;
+  if (flags.generation_config != "auto") return defaults;
+  defaults.temperature = model.temperature;
+  defaults.top_p = model.top_p;
+  defaults.top_k = model.top_k;
+  defaults.min_p = model.min_p;
+  defaults.repetition_penalty = model.repetition_penalty;
+  defaults.max_tokens = model.max_new_tokens;
+  return defaults;
+}
+
+std::vector<std::pair<std::string, std::string>> template_variables(const model::Checkpoint& checkpoint) {
+  std::vector<std::pair<std::string, std::string>> variables;
+  const auto add = [&](const char* name, const std::string& value) {
+    if (!value.empty()) variables.emplace_back(name, value);
+  };
+  add("bos_token", checkpoint.bos_token);
+  add("eos_token", checkpoint.eos_token);
+  add("pad_token", checkpoint.pad_token);
+  add("unk_token", checkpoint.unk_token);
+  return variables;
+}
+
+std::string base_url(const ServeFlags& flags, uint16_t port) {
+  if (!flags.uds.empty()) return "http://localhost";
+  std::string host = flags.host == "0.0.0.0" || flags.host == "::" ? "localhost" : flags.host;
+  if (host.find(':') != std::string::npos) host = "[" + host + "]";
+  return fmt::format("http://{}:{}", host, port);
+}
+
+void print_start_block(const ServeFlags& flags, const Runtime& runtime, const std::string& name,
+                       uint16_t port, double load_s) {
+  const RunPlan& plan = runtime.plan();
+  const std::string url = base_url(flags, port);
+  const std::string via = flags.uds.empty() ? "" : fmt::format(" --unix-socket {}", flags.uds);
+  const bool chat = !plan.checkpoint.chat_template.empty() || !flags.engine.chat_template.empty();
+  fmt::print("pagoda {}\n", kVersion);
+  fmt::print("  model    {} ({}, {})\n", name, model::architecture_name(plan.checkpoint.config.architecture),
+             plan.checkpoint.format);
+  fmt::print("  weights  {} packed ({})\n", format_bytes(runtime.model().weight_bytes()),
+             runtime.model().layout_summary());
+  fmt::print("  kv       {} in {} blocks of {} tokens ({}): {} tokens\n",
+             format_bytes(runtime.memory().kv_bytes), runtime.memory().num_blocks, kKvBlockTokens,
+             dtype_name(plan.decoder.kv_dtype), runtime.memory().kv_tokens);
+  fmt::print("  limits   context {}, {} sequences, {} tokens a step\n", plan.engine.max_model_len,
+             plan.engine.max_num_seqs, plan.engine.max_num_batched_tokens);
+  fmt::print("  machine  {}, {} threads, {}; memory limit {}, resident {}\n", cpu_model_name(), plan.threads,
+             isa_name(plan.isa), format_bytes(plan.memory_limit), format_bytes(resident_bytes()));
+  fmt::print("  ready    after {:.2f} s at {}{}\n\n", load_s, flags.uds.empty() ? url : flags.uds,
+             flags.uds.empty() ? "" : " (Unix socket)");
+  if (chat) {
+    fmt::print(
+        "  curl{} {}/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+        "    -d '{{\"model\": \"{}\", \"messages\": [{{\"role\": \"user\", \"content\": \"Say "
+        "hello.\"}}]}}'\n",
+        via, url, name);
+  } else {
+    fmt::print(
+        "  curl{} {}/v1/completions -H 'Content-Type: application/json' \\\n"
+        "    -d '{{\"model\": \"{}\", \"prompt\": \"Once upon a time\", \"max_tokens\": 32}}'\n",
+        via, url, name);
+  }
+  std::fflush(stdout);
+}
+
+// Waits until nothing is in flight or the time is up; what is left is aborted and told so.
+void drain(net::HttpServer& server, engine::Engine& engine, std::chrono::seconds timeout) {
+  const SteadyTime deadline = std::chrono::steady_clock::now() + timeout;
+  const auto busy = [&] { return server.active_requests() > 0 || !engine.idle(); };
+  log::info("draining: {} requests in flight, up to {} s", server.active_requests(), timeout.count());
+  while (busy() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  if (busy()) log::warn("the drain time is over: {} requests are cut off", server.active_requests());
+  engine.stop();
+  // The error events of what was cut off still have to reach their sockets.
+  const SteadyTime grace = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  while (server.active_requests() > 0 && std::chrono::steady_clock::now() < grace) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  server.stop();
+}
+
+}  // namespace
+
+Result<void> run_serve(const ServeFlags& flags) {
+  const SteadyTime start = std::chrono::steady_clock::now();
+  SignalWatcher signals;
+  const SteadyClock clock;
+  RunPlan plan = PAGODA_TRY(make_run_plan(flags.engine));
+  std::vector<std::string> names = flags.served_model_name;
+  if (names.empty()) names.push_back(plan.checkpoint.name);
+
+  telemetry::MetricsOptions metrics_options;
+  metrics_options.model_name = names.front();
+  metrics_options.max_model_len = plan.engine.max_model_len;
+  telemetry::Metrics metrics(metrics_options);
+
+  http::ApiOptions api_options;
+  api_options.version = std::string(kVersion);
+  api_options.strict_params = flags.strict_params;
+  http::Api api(api_options, &metrics);
+  net::HttpServer server(
+      server_options(flags), http::transport_error_body,
+      [&metrics](std::string_view handler, std::string_view method, int status, double seconds) {
+        metrics.observe_http_request(handler, method, status, seconds);
+      });
+  api.register_routes(server);
+  const uint16_t port = PAGODA_TRY(server.start());
+
+  auto runtime = PAGODA_TRY(
+      Runtime::load(std::move(plan), flags.engine.chat_template, metrics_observer(metrics), clock));
+  const model::Checkpoint& checkpoint = runtime->plan().checkpoint;
+  metrics.set_weights_bytes(runtime->model().weight_bytes());
+  metrics.set_kv_bytes_total(runtime->memory().kv_bytes);
+  metrics.set_cache_config(
+      {kKvBlockTokens, runtime->memory().num_blocks, flags.engine.enable_prefix_caching});
+
+  service::ServiceOptions service_options;
+  service_options.model_name = names.front();
+  service_options.eos = checkpoint.config.eos;
+  service_options.text_threads = flags.text_threads;
+  service_options.vocab_size = checkpoint.config.vocab_size;
+  service::Service service(runtime->engine(), runtime->tokenizer(), runtime->take_chat_template(),
+                           service_options, clock);
+  runtime->engine().start();
+  http::LoadedModel loaded;
+  loaded.service = &service;
+  loaded.names = names;
+  loaded.defaults = sampling_defaults(flags.engine, checkpoint.generation);
+  loaded.template_variables = template_variables(checkpoint);
+  loaded.quantization = checkpoint.format;
+  api.set_ready(std::move(loaded));
+  print_start_block(flags, *runtime, names.front(), port,
+                    std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+
+  signals.set_interruptible(false);
+  signals.wait();
+  api.begin_drain();
+  runtime->engine().begin_drain();
+  server.begin_drain();
+  drain(server, runtime->engine(), std::chrono::seconds(flags.shutdown_timeout_s));
+  return {};
+}
+
+}  // namespace pagoda::cli
