@@ -64,10 +64,16 @@ def test_chat_stream_equals_the_whole(client):
     assert usage.total_tokens == whole.usage.total_tokens
 
 
-def test_chat_knows_its_model(client):
-    """The weights, the tokenizer and the template are right only if a question of fact gets its answer."""
-    answer = chat(client, [{"role": "user", "content": "What is the capital of France?"}])
-    assert "Paris" in answer.choices[0].message.content
+def test_answers_are_those_of_the_model(client):
+    """Weights, tokenizer and template are right only if the model says what its reference implementation says.
+
+    Transformers gives these words with the runner-up at least 0.2 below in every logit.
+    """
+    answer = chat(client, [{"role": "user", "content": "Explain in three sentences why the sky is blue."}])
+    expected = "The sky is blue because of a process called Rayleigh scattering"
+    assert answer.choices[0].message.content.startswith(expected)
+    counted = complete(client, "One, two, three, four,", max_tokens=16).choices[0].text
+    assert counted.startswith(" five, six, seven, eight")
 
 
 def test_greedy_is_repeatable(client):
