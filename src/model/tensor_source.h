@@ -30,11 +30,14 @@ class MatrixReader {
   virtual int64_t rows() const = 0;
   virtual int64_t depth() const = 0;
   virtual CodeScheme scheme() const = 0;
-  // The largest |scale| and |offset| of the matrix, for the f16 multipliers. Only when scheme().bits != 0.
+  // For messages: "<file>: tensor '<name>'".
+  virtual std::string describe() const { return "a matrix"; }
+  // The largest |scale| and |offset| of rows [first, first + count), for the f16 multipliers; NaN when one of them is no
+  // number. Only when scheme().bits != 0.
   struct Range {
     float max_scale = 0, max_offset = 0;
   };
-  virtual Range code_range() const = 0;
+  virtual Range code_range(int64_t first, int64_t count) const = 0;
   // Rows [first, first + count) as codes [count, depth], scales and offsets [count, depth / group_size] (offsets may be
   // null when the scheme has none). Only when scheme().bits != 0.
   virtual void read_codes(int64_t first, int64_t count, uint8_t* codes, float* scales, float* offsets) const = 0;
@@ -54,7 +57,8 @@ class TensorSource {
   virtual ~TensorSource() = default;
   virtual std::vector<TensorInfo> list() const = 0;
   virtual bool contains(const std::string& name) const = 0;
-  // kCorruptFile naming file, tensor and offset when the tensor is absent, has another shape or an unreadable type.
+  // kCorruptFile naming file, tensor and offset when the tensor is absent or has another shape, kUnsupportedModel when
+  // its type can't be run. Readers keep the file mapped for as long as they live.
   virtual Result<std::unique_ptr<MatrixReader>> matrix(const std::string& name, int64_t rows, int64_t depth) const = 0;
   virtual Result<std::vector<float>> vector(const std::string& name, int64_t size) const = 0;
 };
