@@ -20,16 +20,27 @@
 namespace pagoda::engine {
 
 struct EngineOptions {
-  int num_blocks = 0;                      // KV pool; from the memory limit or a flag
-  int64_t max_model_len = 0;               // prompt + output of one sequence
-  int max_num_seqs = 128;                  // sequences that run at once
-  int64_t max_num_batched_tokens = 512;    // token budget of one step
+  int num_blocks = 0;                        // KV pool; from the memory limit or a flag
+  int64_t max_model_len = 0;                 // prompt + output of one sequence
+  int max_num_seqs = 128;                    // sequences that run at once
+  int64_t max_num_batched_tokens = 512;      // token budget of one step
   int64_t long_prefill_token_threshold = 0;  // cap of one prompt chunk; 0 = the budget
   bool enable_prefix_caching = true;
-  int64_t max_num_queued_reqs = 1024;      // beyond: kOverloaded
-  int64_t max_num_queued_tokens = 4 << 20; // prompt tokens waiting; beyond: kOverloaded
+  int64_t max_num_queued_reqs = 1024;       // beyond: kOverloaded
+  int64_t max_num_queued_tokens = 4 << 20;  // prompt tokens waiting; beyond: kOverloaded
   enum class Policy : uint8_t { kFcfs, kPriority } policy = Policy::kFcfs;
+  int prefix_hash_bits = 128;  // fewer only in tests, to force collisions
 };
+
+// Prompt tokens per step whose scores (prompt_logprobs) are computed, over all requests: rows of logits are
+// as wide as the vocabulary, so that a row for each token of a step could take gigabytes. 32 rows fill the
+// matmul's panels.
+inline constexpr int64_t kPromptScoreRowsPerStep = 32;
+
+// Rows of logits that one step asks for at most; the model is told at load.
+inline int64_t max_logit_rows(const EngineOptions& options) {
+  return options.max_num_seqs + kPromptScoreRowsPerStep;
+}
 
 enum class FinishReason : uint8_t {
   kNone,      // still running
@@ -43,37 +54,38 @@ enum class FinishReason : uint8_t {
 // What happened to one choice of one request in one step. Delivered in order per choice.
 struct EngineEvent {
   RequestId request;
-  int choice = 0;                      // 0 .. n - 1
-  bool has_token = false;              // false for events that only finish (abort, deadline, max_tokens 0)
-  sampling::SampledToken token;        // valid when has_token; an end token is delivered too, with finish kStop
+  int choice = 0;                // 0 .. n - 1
+  bool has_token = false;        // false for events that only finish (abort, deadline, max_tokens 0)
+  sampling::SampledToken token;  // valid when has_token; an end token is delivered too, with finish kStop
   FinishReason finish = FinishReason::kNone;
-  int64_t cached_tokens = 0;           // prompt tokens found in the prefix cache; set in the first event of a request
-  // In the first event of choice 0 when prompt logprobs were asked for: entry i scores prompt token i given those before
-  // it; entry 0 is empty (token -1).
+  int64_t cached_tokens = 0;  // prompt tokens found in the prefix cache; set in the first event of a request
+  // In the first event of choice 0 when prompt logprobs were asked for: entry i scores prompt token i given
+  // those before it; entry 0 is empty (token -1).
   std::shared_ptr<const std::vector<sampling::SampledToken>> prompt_logprobs;
 };
 
-// Called on the engine thread at the end of a step; must be quick and must not throw or call back into the engine.
+// Called on the engine thread at the end of a step; must be quick and must not throw or call back into the
+// engine.
 using EventSink = std::function<void(std::span<const EngineEvent>)>;
 
 struct EngineRequest {
-  RequestId id;                        // unique; chosen by the caller
-  std::vector<TokenId> prompt;         // 1 .. max_model_len - 1 tokens (max_model_len when max_tokens is 0)
-  int n = 1;                           // choices that share the prompt; 1 .. max_num_seqs
-  int64_t max_tokens = 16;             // 0 is allowed: the prompt is run (for prompt_logprobs), nothing is generated
-  sampling::SamplingParams sampling;   // choice c draws from stream c of the seed
-  int prompt_logprobs = -1;            // -1 = none; k = each prompt token and the top k
-  int priority = 0;                    // lower runs first under kPriority
-  std::string cache_salt;              // prefix cache entries are shared only among equal salts
+  RequestId id;                 // unique; chosen by the caller
+  std::vector<TokenId> prompt;  // 1 .. max_model_len - 1 tokens (max_model_len when max_tokens is 0)
+  int n = 1;                    // choices that share the prompt; 1 .. max_num_seqs
+  int64_t max_tokens = 16;      // 0 is allowed: the prompt is run (for prompt_logprobs), nothing is generated
+  sampling::SamplingParams sampling;  // choice c draws from stream c of the seed
+  int prompt_logprobs = -1;           // -1 = none; k = each prompt token and the top k
+  int priority = 0;                   // lower runs first under kPriority
+  std::string cache_salt;             // prefix cache entries are shared only among equal salts
   std::optional<TimePoint> deadline;
   EventSink sink;
 };
 
 // For /metrics and the start-up block. A consistent copy.
 struct EngineStats {
-  int running = 0, waiting = 0;
+  int running = 0, waiting = 0;  // sequences: a choice each; a request whose prompt has not run is one
   int blocks_total = 0, blocks_used = 0, blocks_cached = 0, blocks_free = 0;  // cached: unused but findable
-  uint64_t preemptions = 0, prefix_queries = 0, prefix_hits = 0;  // the last two in tokens
+  uint64_t preemptions = 0, prefix_queries = 0, prefix_hits = 0;              // the last two in tokens
   uint64_t prompt_tokens = 0, generation_tokens = 0, steps = 0, rejected = 0;
 };
 
@@ -85,7 +97,7 @@ struct BlocksSnapshot {
     std::string state;  // "waiting", "running", "preempted"
     int choices = 0;
     int64_t prompt_tokens = 0, output_tokens = 0;
-    int blocks = 0;     // distinct blocks of all its choices
+    int blocks = 0;  // distinct blocks of all its choices
   };
   std::vector<Request> requests;
 };
@@ -102,15 +114,16 @@ struct RequestTimes {
 // Hooks for metrics; called on the engine thread. All optional.
 struct EngineObserver {
   std::function<void(const RequestTimes&)> on_request_end;
-  std::function<void(double seconds)> on_inter_token;                    // one per token after the first of a choice
-  std::function<void(int64_t tokens, double seconds)> on_step;           // tokens in the batch
+  std::function<void(double seconds)> on_inter_token;           // one per token after the first of a choice
+  std::function<void(int64_t tokens, double seconds)> on_step;  // tokens in the batch
 };
 
 class Engine {
  public:
-  // `pool` is used by the engine thread alone once start() ran. The model and the pool must outlive the engine.
-  Engine(model::Model& model, KvStorage kv, const EngineOptions& options, ComputePool& pool, const Clock& clock,
-         EngineObserver observer = {});
+  // `pool` is used by the engine thread alone once start() ran. The model and the pool must outlive the
+  // engine.
+  Engine(model::Model& model, KvStorage kv, const EngineOptions& options, ComputePool& pool,
+         const Clock& clock, EngineObserver observer = {});
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -118,25 +131,27 @@ class Engine {
   const EngineOptions& options() const;
 
   // --- any thread ---
-  // kInvalidArgument (could never fit the KV pool: names both sizes and --kv-cache-memory-bytes), kOverloaded,
-  // kShuttingDown. On success events follow on the sink until every choice has finished.
+  // kInvalidArgument (could never fit the KV pool: names both sizes and --kv-cache-memory-bytes; ids, n or
+  // max_tokens out of range), kContextLengthExceeded (the prompt leaves no room in max_model_len),
+  // kOverloaded, kShuttingDown. On success events follow on the sink until every choice has finished.
   Result<void> submit(EngineRequest request);
-  // Ends all choices (or one) with kAborted at the start of the next step. Unknown or finished ids are ignored.
+  // Ends all choices (or one) with kAborted at the start of the next step. Unknown or finished ids are
+  // ignored.
   void abort(RequestId id);
   void abort(RequestId id, int choice);
   EngineStats stats() const;
   BlocksSnapshot debug_blocks() const;
 
-  void start();             // runs steps on an own thread; it sleeps while there is nothing to do
-  void begin_drain();       // submit() answers kShuttingDown from now on; what runs and waits goes on
-  bool idle() const;        // nothing waits or runs
-  void stop();              // aborts what is left, joins the thread. Idempotent
+  void start();        // runs steps on an own thread; it sleeps while there is nothing to do
+  void begin_drain();  // submit() answers kShuttingDown from now on; what runs and waits goes on
+  bool idle() const;   // nothing waits or runs
+  void stop();         // aborts what is left, joins the thread. Idempotent
 
   // --- single-threaded use by tests, instead of start() ---
   // Runs one step; false if there was nothing to do.
   bool step();
-  // Block accounting is exact: used + cached + free = total, reference counts match the block tables, the free list and
-  // LRU hold each block once. PAGODA_CHECKs.
+  // Block accounting is exact: used + cached + free = total, reference counts match the block tables, the
+  // free list and LRU hold each block once. PAGODA_CHECKs.
   void check_integrity() const;
 
  private:

@@ -1,0 +1,100 @@
+#include "engine/inbox.h"
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+
+namespace pagoda::engine {
+
+Inbox::Inbox(const EngineOptions& options)
+    : max_reqs_(options.max_num_queued_reqs), max_tokens_(options.max_num_queued_tokens) {}
+
+Result<void> Inbox::submit(EngineRequest request, TimePoint now) {
+  const auto num_tokens = static_cast<int64_t>(request.prompt.size());
+  {
+    const std::lock_guard lock(mutex_);
+    if (draining_) return make_error(ErrorKind::kShuttingDown, "the server is shutting down");
+    if (queued_reqs_ >= max_reqs_) {
+      ++rejected_;
+      return make_error(ErrorKind::kOverloaded, fmt::format("{} requests wait already; the limit is {} "
+                                                            "(--max-num-queued-reqs)",
+                                                            queued_reqs_, max_reqs_));
+    }
+    if (queued_reqs_ > 0 && queued_tokens_ + num_tokens > max_tokens_) {
+      ++rejected_;
+      return make_error(ErrorKind::kOverloaded,
+                        fmt::format("{} prompt tokens wait already, {} more would pass the limit of {} "
+                                    "(--max-num-queued-tokens)",
+                                    queued_tokens_, num_tokens, max_tokens_));
+    }
+    ++queued_reqs_;
+    queued_tokens_ += num_tokens;
+    ++live_reqs_;
+    ++num_submitted_;
+    const RequestId id = request.id;
+    commands_.push_back({.request = std::move(request), .arrived = now, .id = id});
+  }
+  wake_.notify_one();
+  return {};
+}
+
+void Inbox::abort(RequestId id, int choice) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (live_reqs_ == 0) return;  // nothing that could be meant
+    commands_.push_back({.request = std::nullopt, .arrived = {}, .id = id, .choice = choice});
+  }
+  wake_.notify_one();
+}
+
+void Inbox::begin_drain() {
+  const std::lock_guard lock(mutex_);
+  draining_ = true;
+}
+
+void Inbox::request_stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    draining_ = stopping_ = true;
+  }
+  wake_.notify_one();
+}
+
+bool Inbox::idle() const {
+  const std::lock_guard lock(mutex_);
+  return live_reqs_ == 0;
+}
+
+uint64_t Inbox::num_rejected() const {
+  const std::lock_guard lock(mutex_);
+  return rejected_;
+}
+
+int Inbox::num_submitted() const {
+  const std::lock_guard lock(mutex_);
+  return num_submitted_;
+}
+
+bool Inbox::wait(bool has_work) {
+  std::unique_lock lock(mutex_);
+  wake_.wait(lock, [&] { return has_work || stopping_ || !commands_.empty(); });
+  return !stopping_;
+}
+
+void Inbox::take(std::vector<Command>& commands) {
+  PAGODA_CHECK(commands.empty());
+  const std::lock_guard lock(mutex_);
+  commands.swap(commands_);
+  num_submitted_ = 0;
+}
+
+void Inbox::settle(const QueueChange& change) {
+  const std::lock_guard lock(mutex_);
+  queued_reqs_ -= change.left_queue;
+  queued_tokens_ -= change.left_queue_tokens;
+  live_reqs_ -= change.ended;
+  PAGODA_CHECK(queued_reqs_ >= 0 && queued_tokens_ >= 0 && live_reqs_ >= 0, "{} {} {}", queued_reqs_,
+               queued_tokens_, live_reqs_);
+}
+
+}  // namespace pagoda::engine

@@ -1,0 +1,69 @@
+// The only way into the engine: commands from any thread, taken by the engine thread once a step.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/result.h"
+#include "engine/engine.h"
+
+namespace pagoda::engine {
+
+inline constexpr int kAllChoices = -1;
+
+// A new request, or the end of one.
+struct Command {
+  std::optional<EngineRequest> request;  // nullopt: abort
+  TimePoint arrived;
+  RequestId id;
+  int choice = kAllChoices;
+};
+
+// How the engine thread changed what the limits count.
+struct QueueChange {
+  int64_t left_queue = 0;         // requests that ran for the first time or ended before they could
+  int64_t left_queue_tokens = 0;  // their prompt tokens
+  int64_t ended = 0;              // requests whose last event was delivered
+};
+
+// Bounds what waits. A request counts as queued from submit() until its prompt first runs, and as live until
+// it ends.
+class Inbox {
+ public:
+  explicit Inbox(const EngineOptions& options);
+
+  // --- any thread ---
+  // kOverloaded or kShuttingDown. A request that is alone in the queue may exceed the bound on tokens: to ask
+  // the client to try again would not help.
+  Result<void> submit(EngineRequest request, TimePoint now);
+  void abort(RequestId id, int choice);
+  void begin_drain();
+  void request_stop();  // implies begin_drain()
+  bool idle() const;
+  uint64_t num_rejected() const;
+  int num_submitted() const;  // requests that the engine thread has not taken yet
+
+  // --- engine thread ---
+  // Sleeps until there is a command, `has_work`, or a stop; false on a stop.
+  bool wait(bool has_work);
+  // Swaps the commands, in order of arrival, into the empty `commands`.
+  void take(std::vector<Command>& commands);
+  void settle(const QueueChange& change);
+
+ private:
+  const int64_t max_reqs_, max_tokens_;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<Command> commands_;
+  int num_submitted_ = 0;
+  int64_t queued_reqs_ = 0, queued_tokens_ = 0, live_reqs_ = 0;
+  uint64_t rejected_ = 0;
+  bool draining_ = false, stopping_ = false;
+};
+
+}  // namespace pagoda::engine

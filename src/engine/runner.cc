@@ -1,0 +1,67 @@
+#include "engine/runner.h"
+
+#include <exception>
+
+#include "base/check.h"
+#include "base/log.h"
+
+namespace pagoda::engine {
+
+Runner::Runner(model::Model& model, KvStorage& kv, const EngineOptions& options, ComputePool& pool)
+    : model_(model),
+      kv_(kv),
+      pool_(pool),
+      vocab_size_(model.config().vocab_size),
+      stride_(model.logits_stride()),
+      max_rows_(max_logit_rows(options)),
+      logits_(static_cast<size_t>(max_rows_ * stride_) * sizeof(float)) {
+  PAGODA_CHECK(stride_ >= vocab_size_, "rows of {} logits are {} apart", vocab_size_, stride_);
+  for (int i = 0; i < pool.num_threads(); ++i) workers_.push_back({sampling::Sampler(vocab_size_), {}});
+}
+
+std::span<float> Runner::logits(int64_t row) {
+  return {logits_.as<float>() + row * stride_, static_cast<size_t>(vocab_size_)};
+}
+
+void Runner::run(Batch& batch) noexcept {
+  PAGODA_CHECK(batch.num_logit_rows() <= max_rows_, "{} rows of {}", batch.num_logit_rows(), max_rows_);
+  model_.forward(batch.input(), kv_, logits_.as<float>());
+  auto& samples = batch.samples();
+  auto& scores = batch.scores();
+  const auto num_samples = static_cast<int>(samples.size());
+  pool_.run(num_samples + static_cast<int>(scores.size()), [&](int task, int worker) {
+    if (task < num_samples) {
+      sample(samples[static_cast<size_t>(task)], workers_[static_cast<size_t>(worker)]);
+    } else {
+      score(scores[static_cast<size_t>(task - num_samples)]);
+    }
+  });
+}
+
+void Runner::sample(SampleTask& task, Worker& worker) noexcept {
+  try {
+    std::span<float> row = logits(task.row);
+    if (task.shares_row) {
+      worker.row.assign(row.begin(), row.end());
+      row = worker.row;
+    }
+    task.result = worker.sampler.sample(row, task.sequence->request->spec.sampling, task.sequence->history(),
+                                        static_cast<uint32_t>(task.choice));
+  } catch (const std::exception& e) {
+    task.failed = true;
+    log::error("sampling for request {} failed: {}", task.sequence->request->spec.id.value, e.what());
+  }
+}
+
+void Runner::score(ScoreTask& task) noexcept {
+  const auto entry = static_cast<size_t>(task.position);
+  try {
+    (*task.request->prompt_scores)[entry] =
+        sampling::score_token(logits(task.row), task.token, task.request->spec.prompt_logprobs);
+  } catch (const std::exception& e) {
+    task.failed = true;
+    log::error("scoring the prompt of request {} failed: {}", task.request->spec.id.value, e.what());
+  }
+}
+
+}  // namespace pagoda::engine

@@ -1,0 +1,41 @@
+// Runs one batch through the model and the sampler.
+#pragma once
+
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "engine/batch.h"
+#include "model/model.h"
+#include "sampling/sampler.h"
+#include "tensor/aligned_buffer.h"
+
+namespace pagoda::engine {
+
+// Owns the logits of a step and one sampler per compute thread.
+class Runner {
+ public:
+  Runner(model::Model& model, KvStorage& kv, const EngineOptions& options, ComputePool& pool);
+
+  // Fills the results of the batch's tasks. A task that throws is marked as failed; the others are not
+  // affected.
+  void run(Batch& batch) noexcept;
+
+ private:
+  struct Worker {
+    sampling::Sampler sampler;
+    std::vector<float> row;  // copy of a row that several choices draw from
+  };
+
+  std::span<float> logits(int64_t row);
+  void sample(SampleTask& task, Worker& worker) noexcept;
+  void score(ScoreTask& task) noexcept;
+
+  model::Model& model_;
+  KvStorage& kv_;
+  ComputePool& pool_;
+  const int64_t vocab_size_, stride_, max_rows_;
+  AlignedBuffer logits_;
+  std::vector<Worker> workers_;
+};
+
+}  // namespace pagoda::engine

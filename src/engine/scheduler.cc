@@ -1,0 +1,245 @@
+#include "engine/scheduler.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace pagoda::engine {
+namespace {
+
+// The least that a prompt gets when it shares a step: one block. Smaller chunks would only add overhead.
+constexpr int64_t kMinShare = kKvBlockTokens;
+
+// Requests that may step aside in one step, each at the price of a lookup of its prompt's head.
+constexpr int kMaxDeferred = 64;
+
+}  // namespace
+
+Scheduler::Scheduler(const EngineOptions& options, kv::KvManager& kv) : options_(options), kv_(kv) {
+  PAGODA_CHECK(options.max_num_batched_tokens > 0 && options.max_num_seqs > 0 &&
+               options.long_prefill_token_threshold >= 0);
+  running_.reserve(static_cast<size_t>(options.max_num_seqs));
+}
+
+void Scheduler::insert(std::vector<Sequence*>& list, Sequence& sequence) {
+  const auto before = [this](const Sequence* a, const Sequence* b) {
+    return runs_before(*a, *b, options_.policy);
+  };
+  list.insert(std::upper_bound(list.begin(), list.end(), &sequence, before), &sequence);
+}
+
+void Scheduler::add(Sequence& sequence) {
+  sequence.state = SequenceState::kWaiting;
+  insert(waiting_, sequence);
+}
+
+void Scheduler::adopt(Sequence& sequence) {
+  if (std::ssize(running_) < options_.max_num_seqs) {
+    sequence.state = SequenceState::kRunning;
+    return insert(running_, sequence);
+  }
+  kv_.release(sequence.table);
+  sequence.num_computed = 0;
+  add(sequence);
+}
+
+void Scheduler::remove(Sequence& sequence) {
+  std::erase(sequence.state == SequenceState::kRunning ? running_ : waiting_, &sequence);
+  kv_.release(sequence.table);
+  sequence.num_scheduled = 0;
+  sequence.state = SequenceState::kFinished;
+}
+
+void Scheduler::schedule(Batch& batch) {
+  budget_ = options_.max_num_batched_tokens;
+  score_rows_ = kPromptScoreRowsPerStep;
+  preempted_ = false;
+  in_flight_.clear();
+  schedule_decodes();
+  schedule_prefills();
+  admit_waiting();
+  top_up();
+  for (Sequence* sequence : running_) {
+    if (sequence->num_scheduled > 0) batch.add(*sequence);
+  }
+}
+
+void Scheduler::schedule_decodes() {
+  // By index: grant() may shorten the list behind the sequence that it serves.
+  for (size_t i = 0; i < running_.size() && budget_ > 0; ++i) {
+    if (running_[i]->pending() == 1) grant(*running_[i], 1, /*may_preempt=*/true);
+  }
+}
+
+void Scheduler::schedule_prefills() {
+  const auto is_prefill = [](const Sequence* s) { return s->pending() > 1; };
+  const int64_t free_slots = options_.max_num_seqs - std::ssize(running_);
+  competitors_ =
+      std::ranges::count_if(running_, is_prefill) + std::min<int64_t>(std::ssize(waiting_), free_slots);
+  for (size_t i = 0; i < running_.size() && budget_ > 0; ++i) {
+    Sequence& sequence = *running_[i];
+    if (!is_prefill(&sequence)) continue;
+    --competitors_;
+    grant(sequence, share(sequence), /*may_preempt=*/true);
+    note_blocks_in_flight(sequence);
+  }
+}
+
+void Scheduler::admit_waiting() {
+  if (preempted_) return;  // blocks are scarce: whoever comes now would be the next to go
+  int deferred = 0;
+  for (size_t i = 0; i < waiting_.size() && budget_ > 0;) {
+    Sequence& sequence = *waiting_[i];
+    const bool has_slot = std::ssize(running_) < options_.max_num_seqs;
+    switch (has_slot ? try_admit(sequence) : Admission::kNoRoom) {
+      case Admission::kAdmitted:
+        waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
+        break;
+      case Admission::kDeferred:
+        ++i;
+        if (++deferred == kMaxDeferred) return;
+        break;
+      case Admission::kNoRoom:
+        if (!preempt_for(sequence)) return;  // nobody overtakes the head of the queue
+        break;
+    }
+  }
+}
+
+Scheduler::Admission Scheduler::try_admit(Sequence& sequence) {
+  Request& request = *sequence.request;
+  // A prompt token found in the cache has no logits to score it with, so prompts to be scored run in full.
+  const bool reads_cache = kv_.prefix_caching() && !request.scores_pending();
+  if (request.scores_pending() && score_rows_ == 0) return Admission::kDeferred;
+  // At least the last token has to run: its logits are wanted.
+  const int64_t found =
+      reads_cache ? kv_.match(sequence.table, sequence.tokens, sequence.num_tokens() - 1) : 0;
+  const bool deferred = reads_cache && waits_for_block_in_flight(sequence);
+  if (deferred || !has_room(sequence)) {
+    kv_.release(sequence.table);
+    return deferred ? Admission::kDeferred : Admission::kNoRoom;
+  }
+  if (!request.admitted) {
+    request.admitted = true;
+    request.times.cached_tokens = found;
+    if (reads_cache) counters_.prefix_queries += static_cast<uint64_t>(request.num_prompt);
+    counters_.prefix_hits += static_cast<uint64_t>(found);
+  }
+  sequence.num_computed = found;
+  sequence.state = SequenceState::kRunning;
+  insert(running_, sequence);
+  competitors_ = std::max<int64_t>(0, competitors_ - 1);
+  grant(sequence, share(sequence), /*may_preempt=*/false);
+  note_blocks_in_flight(sequence);
+  return Admission::kAdmitted;
+}
+
+bool Scheduler::has_room(const Sequence& sequence) const {
+  if (running_.empty()) return true;
+  // What running prompts still need is spoken for, and each running sequence will want one more block within
+  // kKvBlockTokens steps: without that headroom the newcomer would soon be preempted again.
+  int64_t needed = kv::blocks_for(sequence.num_tokens()) - sequence.table.size();
+  for (const Sequence* other : running_) {
+    needed += std::max<int64_t>(0, kv::blocks_for(other->num_tokens()) - other->table.size()) + 1;
+  }
+  return needed <= kv_.num_available();
+}
+
+// Under kPriority a waiting sequence takes the place of one that matters less.
+bool Scheduler::preempt_for(const Sequence& sequence) {
+  if (options_.policy != EngineOptions::Policy::kPriority || running_.empty()) return false;
+  if (running_.back()->request->spec.priority <= sequence.request->spec.priority) return false;
+  preempt_last();
+  return true;
+}
+
+void Scheduler::top_up() {
+  for (Sequence* sequence : running_) {
+    if (budget_ == 0) return;
+    if (sequence->num_scheduled > 0) grant(*sequence, budget_, /*may_preempt=*/false);
+  }
+}
+
+// A prompt that fits into what is left of the step gets all of it. A longer one gets half while others want
+// some too, so that a short prompt behind a long one needn't wait until the long one is done.
+int64_t Scheduler::share(const Sequence& sequence) const {
+  if (competitors_ <= 0 || sequence.pending() <= budget_) return budget_;
+  return std::max(kMinShare, budget_ / 2);
+}
+
+// Schedules up to `limit` more tokens of a running sequence; maybe none.
+void Scheduler::grant(Sequence& sequence, int64_t limit, bool may_preempt) {
+  const bool scored = sequence.request->scores_pending();
+  int64_t count = std::min({limit, budget_, sequence.pending() - sequence.num_scheduled});
+  if (options_.long_prefill_token_threshold > 0) {
+    count = std::min(count, options_.long_prefill_token_threshold - sequence.num_scheduled);
+  }
+  if (scored) count = std::min(count, score_rows_);
+  if (count <= 0) return;
+  const int64_t end = sequence.num_computed + sequence.num_scheduled + count;
+  while (!kv_.reserve(sequence.table, sequence.num_computed, end)) {
+    PAGODA_CHECK(running_.size() > 1, "{} tokens do not fit {} blocks", end, kv_.pool().total());
+    if (!may_preempt || running_.back() == &sequence) return;
+    preempt_last();
+  }
+  sequence.num_scheduled += count;
+  budget_ -= count;
+  if (scored) score_rows_ -= count;
+}
+
+void Scheduler::preempt_last() {
+  Sequence& victim = *running_.back();
+  running_.pop_back();
+  budget_ += victim.num_scheduled;
+  victim.num_scheduled = 0;
+  victim.num_computed = 0;
+  kv_.release(victim.table);
+  victim.state = SequenceState::kPreempted;
+  insert(waiting_, victim);
+  preempted_ = true;
+  ++counters_.preemptions;
+}
+
+// True when a running prompt fills, in this very step, the block that the sequence would have to compute
+// next. One step later that block can be shared.
+bool Scheduler::waits_for_block_in_flight(Sequence& sequence) {
+  const int64_t usable = (sequence.num_tokens() - 1) / kKvBlockTokens;
+  if (in_flight_.empty() || sequence.table.size() >= usable) return false;
+  return std::ranges::find(in_flight_, kv_.key(sequence.table, sequence.tokens, sequence.table.size())) !=
+         in_flight_.end();
+}
+
+void Scheduler::note_blocks_in_flight(Sequence& sequence) {
+  if (!kv_.prefix_caching() || sequence.num_scheduled == 0) return;
+  const int64_t end = (sequence.num_computed + sequence.num_scheduled) / kKvBlockTokens;
+  for (auto block = sequence.num_computed / kKvBlockTokens; block < end; ++block) {
+    in_flight_.push_back(kv_.key(sequence.table, sequence.tokens, static_cast<int>(block)));
+  }
+}
+
+void Scheduler::complete(Sequence& sequence) {
+  sequence.num_computed += sequence.num_scheduled;
+  sequence.num_scheduled = 0;
+  kv_.publish(sequence.table, sequence.tokens, sequence.num_computed);
+}
+
+void Scheduler::check_integrity() const {
+  const auto in_order = [this](const std::vector<Sequence*>& list) {
+    for (size_t i = 1; i < list.size(); ++i) {
+      if (!runs_before(*list[i - 1], *list[i], options_.policy)) return false;
+    }
+    return true;
+  };
+  PAGODA_CHECK(in_order(running_) && in_order(waiting_));
+  PAGODA_CHECK(std::ssize(running_) <= options_.max_num_seqs, "{} sequences run", running_.size());
+  for (const Sequence* s : running_) {
+    PAGODA_CHECK(s->state == SequenceState::kRunning && s->num_scheduled == 0 && s->pending() > 0);
+    PAGODA_CHECK(s->table.size() >= kv::blocks_for(s->num_computed));
+  }
+  for (const Sequence* s : waiting_) {
+    PAGODA_CHECK(s->state == SequenceState::kWaiting || s->state == SequenceState::kPreempted);
+    PAGODA_CHECK(s->table.empty() && s->num_computed == 0 && s->num_scheduled == 0);
+  }
+}
+
+}  // namespace pagoda::engine

@@ -1,0 +1,73 @@
+// Which sequences get how many tokens of a step, and which give their blocks back for others.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/batch.h"
+#include "engine/sequence.h"
+#include "kv/kv_manager.h"
+
+namespace pagoda::engine {
+
+struct SchedulerCounters {
+  uint64_t preemptions = 0;
+  uint64_t prefix_queries = 0, prefix_hits = 0;  // tokens, of first admissions
+};
+
+// A step's tokens go first to running sequences that decode, then to prompts that run, then to new ones, all
+// in the order of runs_before(). Blocks are taken on demand. When none is left, a running sequence takes
+// those of the last sequence in that order, which waits again and recomputes; the last one itself just
+// pauses. Hence the first sequence always makes progress: it can take every block, and admission made sure
+// that the pool is enough for it alone.
+class Scheduler {
+ public:
+  Scheduler(const EngineOptions& options, kv::KvManager& kv);
+
+  void add(Sequence& sequence);     // waits from now on
+  void adopt(Sequence& sequence);   // a fork with a table: runs if there is a slot, else waits and recomputes
+  void remove(Sequence& sequence);  // finished, from any state: gives its blocks back
+
+  // Decides the step: fills the empty `batch`.
+  void schedule(Batch& batch);
+  // The step ran: the sequence's scheduled tokens are in the cache.
+  void complete(Sequence& sequence);
+
+  const std::vector<Sequence*>& running() const { return running_; }
+  const std::vector<Sequence*>& waiting() const { return waiting_; }
+  const SchedulerCounters& counters() const { return counters_; }
+  // Both lists are in order, states are right, and who waits holds nothing. PAGODA_CHECKs.
+  void check_integrity() const;
+
+ private:
+  enum class Admission : uint8_t { kAdmitted, kDeferred, kNoRoom };
+
+  void schedule_decodes();
+  void schedule_prefills();
+  void admit_waiting();
+  void top_up();
+
+  Admission try_admit(Sequence& sequence);
+  bool has_room(const Sequence& sequence) const;
+  bool preempt_for(const Sequence& sequence);
+  void grant(Sequence& sequence, int64_t limit, bool may_preempt);
+  int64_t share(const Sequence& sequence) const;
+  void preempt_last();
+  bool waits_for_block_in_flight(Sequence& sequence);
+  void note_blocks_in_flight(Sequence& sequence);
+  void insert(std::vector<Sequence*>& list, Sequence& sequence);
+
+  const EngineOptions options_;
+  kv::KvManager& kv_;
+  std::vector<Sequence*> running_, waiting_;  // both in the order of runs_before()
+  SchedulerCounters counters_;
+
+  // Of the current step.
+  int64_t budget_ = 0;       // tokens left
+  int64_t score_rows_ = 0;   // prompt tokens left that may be scored
+  int64_t competitors_ = 0;  // prompts that may still want tokens, after the one being served
+  bool preempted_ = false;
+  std::vector<kv::BlockKey> in_flight_;  // blocks that running prompts fill in this step
+};
+
+}  // namespace pagoda::engine
