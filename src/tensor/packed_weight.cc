@@ -12,8 +12,6 @@ namespace {
 
 constexpr size_t kHalfRow = kPanelRows * sizeof(uint16_t);  // 32 scales or offsets
 
-bool is_coded(WeightLayout layout) { return layout == WeightLayout::kW8 || layout == WeightLayout::kW4; }
-
 void store_half(uint8_t* at, int row, float value) {
   const uint16_t bits = f32_to_f16(value);
   std::memcpy(at + static_cast<size_t>(row) * 2, &bits, 2);
@@ -34,6 +32,68 @@ CodePlace code_place(WeightLayout layout, int row, int64_t k) {
   const auto r = static_cast<size_t>(row), kk = static_cast<size_t>(k);
   if (layout == WeightLayout::kW8) return {kk / 4 * 128 + r * 4 + kk % 4, 0};
   return {kk / 8 * 128 + r * 4 + kk % 4, kk % 8 < 4 ? 0 : 4};
+}
+
+// Rows are copied in short runs of columns, so that the lines written to stay in the first-level cache.
+constexpr int64_t kRun = 16;
+
+void pack_f32(const PanelSource& source, int64_t depth, uint8_t* out, size_t bytes) {
+  if (source.num_rows < kPanelRows || depth % kDepthMultiple != 0) std::memset(out, 0, bytes);
+  for (int64_t first = 0; first < depth; first += kRun) {
+    const int64_t last = std::min(first + kRun, depth);
+    for (int64_t row = 0; row < source.num_rows; ++row) {
+      const float* const values = source.values + row * source.value_stride;
+      for (int64_t k = first; k < last; ++k) std::memcpy(out + (k * kPanelRows + row) * 4, values + k, 4);
+    }
+  }
+}
+
+void pack_bf16(const PanelSource& source, int64_t depth, uint8_t* out, size_t bytes) {
+  if (source.num_rows < kPanelRows || depth % kDepthMultiple != 0) std::memset(out, 0, bytes);
+  for (int64_t first = 0; first < depth; first += kRun) {
+    const int64_t last = std::min(first + kRun, depth);
+    for (int64_t row = 0; row < source.num_rows; ++row) {
+      const float* const values = source.values + row * source.value_stride;
+      for (int64_t k = first; k < last; k += 2) {
+        const uint16_t pair[2] = {f32_to_bf16(values[k]), k + 1 < depth ? f32_to_bf16(values[k + 1]) : uint16_t{0}};
+        std::memcpy(out + (k / 2 * kPanelRows + row) * 4, pair, 4);
+      }
+    }
+  }
+}
+
+// The codes of one group, which begins at column `first`: four (kW8) or eight (kW4) of a row become one word.
+void pack_group_codes(const PackedWeightSpec& spec, const PanelSource& source, int64_t first, uint8_t* out) {
+  // Padding must be zero weights: with a zero point that is the code zero_point under any scale.
+  const auto padding = static_cast<uint8_t>(spec.zero_point);
+  uint8_t padded[128];  // the widest group
+  std::memset(padded, padding, sizeof(padded));
+  const auto real_columns = static_cast<size_t>(std::clamp<int64_t>(spec.depth - first, 0, spec.group_size));
+  const bool whole = real_columns == static_cast<size_t>(spec.group_size);
+  for (int64_t row = 0; row < kPanelRows; ++row) {
+    const uint8_t* codes = padded;
+    if (row < source.num_rows) {
+      codes = source.codes + row * source.code_stride + first;
+      if (!whole) {
+        if (real_columns > 0) std::memcpy(padded, codes, real_columns);
+        codes = padded;
+      }
+    } else {
+      std::memset(padded, padding, sizeof(padded));
+    }
+    uint8_t* const words = out + row * 4;
+    if (spec.layout == WeightLayout::kW8) {
+      for (int64_t k = 0; k < spec.group_size; k += 4) std::memcpy(words + k * kPanelRows, codes + k, 4);
+    } else {
+      for (int64_t k = 0; k < spec.group_size; k += 8) {
+        uint32_t low, high;
+        std::memcpy(&low, codes + k, 4);
+        std::memcpy(&high, codes + k + 4, 4);
+        const uint32_t word = low | high << 4;
+        std::memcpy(words + k / 2 * kPanelRows, &word, 4);
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -75,42 +135,22 @@ size_t PackedWeight::group_bytes() const noexcept {
 
 void PackedWeight::pack_panel(int64_t index, const PanelSource& source) noexcept {
   uint8_t* const out = data_.data() + static_cast<size_t>(index) * panel_bytes_;
-  std::memset(out, 0, panel_bytes_);
-  if (!is_coded(spec_.layout)) {
-    for (int row = 0; row < source.num_rows; ++row) {
-      const float* values = source.values + row * source.value_stride;
-      for (int64_t k = 0; k < spec_.depth; ++k) {
-        const auto r = static_cast<size_t>(row), kk = static_cast<size_t>(k);
-        if (spec_.layout == WeightLayout::kF32) {
-          std::memcpy(out + (kk * kPanelRows + r) * 4, &values[k], 4);
-        } else {
-          const uint16_t bits = f32_to_bf16(values[k]);
-          std::memcpy(out + (kk / 2 * kPanelRows * 2 + r * 2 + kk % 2) * 2, &bits, 2);
-        }
-      }
-    }
-    return;
+  switch (spec_.layout) {
+    case WeightLayout::kF32: return pack_f32(source, spec_.depth, out, panel_bytes_);
+    case WeightLayout::kBF16: return pack_bf16(source, spec_.depth, out, panel_bytes_);
+    case WeightLayout::kW8:
+    case WeightLayout::kW4: break;
   }
   const int64_t group = spec_.group_size, num_groups = padded_depth() / group;
-  // Padding must be zero weights: with a zero point that is the code zero_point under any scale.
-  const auto padding = static_cast<uint8_t>(spec_.zero_point);
+  const size_t scale_bytes = kHalfRow * (spec_.has_offsets ? 2 : 1);
   for (int64_t g = 0; g < num_groups; ++g) {
     uint8_t* const scales = out + static_cast<size_t>(g) * group_bytes();
-    uint8_t* const codes = scales + kHalfRow * (spec_.has_offsets ? 2 : 1);
-    for (int row = 0; row < kPanelRows; ++row) {
-      const bool real = row < source.num_rows;
-      if (real) {
-        store_half(scales, row, source.scales[row * num_groups + g]);
-        if (spec_.has_offsets) store_half(scales + kHalfRow, row, source.offsets[row * num_groups + g]);
-      }
-      for (int64_t k = 0; k < group; ++k) {
-        const int64_t column = g * group + k;
-        const uint8_t code =
-            real && column < spec_.depth ? source.codes[row * source.code_stride + column] : padding;
-        const CodePlace place = code_place(spec_.layout, row, k);
-        codes[place.byte] = static_cast<uint8_t>(codes[place.byte] | code << place.shift);
-      }
+    std::memset(scales, 0, scale_bytes);
+    for (int row = 0; row < source.num_rows; ++row) {
+      store_half(scales, row, source.scales[row * num_groups + g]);
+      if (spec_.has_offsets) store_half(scales + kHalfRow, row, source.offsets[row * num_groups + g]);
     }
+    pack_group_codes(spec_, source, g * group, scales + scale_bytes);
   }
 }
 
