@@ -65,7 +65,7 @@ def test_chat_stream_equals_the_whole(client):
 
 
 def test_answers_are_those_of_the_model(client):
-    """Weights, tokenizer and template are right only if the model says what its reference implementation says.
+    """Weights, tokenizer and template are right only if the model says what its reference says.
 
     Transformers gives these words with the runner-up at least 0.2 below in every logit.
     """
