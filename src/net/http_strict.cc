@@ -150,28 +150,29 @@ HeadScanner::State HeadScanner::scan(std::string_view data) {
     const bool after_cr = scanned_ > line_start_ && data[scanned_ - 1] == '\r';
     if (after_cr != (c == '\n')) return fail(400, "A line of the request head does not end in CR LF.");
     if (c == '\n') {
-      const bool empty = scanned_ - 1 == line_start_;
+      const State state = end_line(data.substr(line_start_, scanned_ - 1 - line_start_));
       line_start_ = scanned_ + 1;
-      if (lines_ == 0) {
-        HeadFacts facts;
-        const std::string_view line = data.substr(0, scanned_ - 1);
-        if (const Fault fault = check_request_line(line, facts)) return fail(fault->status, fault->message);
-      }
-      if (empty) {
-        ++scanned_;
-        return State::kComplete;
-      }
-      // The request line is a line too, hence one more.
-      if (++lines_ > kMaxHeaderFields + 1) {
-        return fail(431, fmt::format("The request has more than {} header fields.", kMaxHeaderFields));
-      }
+      if (state == State::kComplete) ++scanned_;
+      if (state != State::kNeedMore) return state;
     } else if (c != '\r' && c != '\t' && (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)) {
       return fail(400, "The request head contains a control character.");
-    } else if (!method_seen_) {
+    } else if (!method_seen_ && c != '\r') {
       method_seen_ = c == ' ';
-      if (!method_seen_ && (c != '\r' && !is_token_char(c)))
-        return fail(400, "The request method is not a token.");
+      if (!method_seen_ && !is_token_char(c)) return fail(400, "The request method is not a token.");
     }
+  }
+  return State::kNeedMore;
+}
+
+HeadScanner::State HeadScanner::end_line(std::string_view line) {
+  if (lines_ == 0) {
+    HeadFacts facts;
+    if (Fault fault = check_request_line(line, facts)) return fail(fault->status, std::move(fault->message));
+  }
+  if (line.empty()) return State::kComplete;
+  // The request line is a line too, hence one more.
+  if (++lines_ > kMaxHeaderFields + 1) {
+    return fail(431, fmt::format("The request has more than {} header fields.", kMaxHeaderFields));
   }
   return State::kNeedMore;
 }

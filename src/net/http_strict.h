@@ -38,6 +38,7 @@ class HeadScanner {
   void reset() { *this = HeadScanner(max_bytes_); }
 
  private:
+  State end_line(std::string_view line);
   State fail(int status, std::string message);
 
   size_t max_bytes_;

@@ -6,13 +6,20 @@
 #include <boost/beast/core/buffers_range.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <limits>
+#include <stdexcept>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "net/ascii.h"
 
 namespace pagoda::net {
 
 namespace {
+
+// An assertion inside Boost, see boost::assertion_failed below.
+struct BoostAssertion : std::logic_error {
+  using std::logic_error::logic_error;
+};
 
 namespace asio = boost::asio;
 namespace http = boost::beast::http;
@@ -60,6 +67,10 @@ HttpFault to_fault(const error_code& ec, size_t max_body_bytes) {
   return HttpFault{400, fmt::format("Malformed HTTP: {}.", ec.message())};
 }
 
+// What cannot be a complete chunked body. Beast 1.81 asserts that it sees at least this much when it comes
+// back to a last chunk, which "0 CR LF" followed by a pause and one more byte violates.
+constexpr size_t kMinChunkedBytes = 5;
+
 }  // namespace
 
 struct RequestParser::Beast {
@@ -84,6 +95,9 @@ std::optional<HttpFault> RequestParser::parse_head(std::string_view head) {
     parser.put(asio::buffer(head.data(), head.size()), ec);
   } catch (const std::length_error&) {  // a name or value over 64 KiB, where max_header_bytes allows one
     return HttpFault{431, "A header field is longer than 65535 bytes."};
+  } catch (const BoostAssertion& assertion) {
+    log::error("Beast: {}", assertion.what());
+    return HttpFault{400, "Malformed HTTP."};
   }
   const auto& message = parser.get();
   head_.method = to_string(message.method_string());
@@ -104,12 +118,17 @@ std::optional<HttpFault> RequestParser::parse_head(std::string_view head) {
 
 size_t RequestParser::feed_body(std::string_view data) {
   PAGODA_CHECK(!done() && !body_fault_);
+  if (beast_->parser.chunked() && data.size() < kMinChunkedBytes) return 0;
   error_code ec;
   size_t taken = 0;
   try {
     taken = beast_->parser.put(asio::buffer(data.data(), data.size()), ec);
   } catch (const std::length_error&) {
     body_fault_ = HttpFault{431, "A trailer field is longer than 65535 bytes."};
+    return 0;
+  } catch (const BoostAssertion& assertion) {
+    log::error("Beast: {}", assertion.what());
+    body_fault_ = HttpFault{400, "Malformed HTTP."};
     return 0;
   }
   if (ec && ec != http::error::need_more) body_fault_ = to_fault(ec, beast_->max_body_bytes);
@@ -125,3 +144,11 @@ std::string RequestParser::take_body() {
 }
 
 }  // namespace pagoda::net
+
+// The module is compiled with BOOST_ENABLE_ASSERT_HANDLER, so that this runs in place of abort(): an
+// assertion of the parser that a client's bytes trigger must cost that client its request and not the process
+// its life.
+void boost::assertion_failed(const char* expression, const char* function, const char* file, long line) {
+  throw pagoda::net::BoostAssertion(
+      fmt::format("{}:{}: {}: assertion {} failed", file, line, function, expression));
+}

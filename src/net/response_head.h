@@ -18,7 +18,7 @@ enum class BodyFraming {
 
 struct ResponseHead {
   int status = 200;
-  std::string_view request_id;
+  std::string_view request_id{};
   BodyFraming framing = BodyFraming::kLength;
   size_t content_length = 0;  // kLength
   bool http11 = true;         // of the request: decides what Connection has to say
