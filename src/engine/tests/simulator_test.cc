@@ -8,7 +8,7 @@ namespace {
 TEST(EngineSimulatorTest, RandomRequestsMatchTheReference) {
   const EngineStats sum = simulate_seeds(1, 600, 60);
   // The run is worth something only if it met what it is made for.
-  EXPECT_GT(sum.preemptions, 3000u);
+  EXPECT_GT(sum.preemptions, 1500u);
   EXPECT_GT(sum.prefix_hits, 100000u);
   EXPECT_GT(sum.rejected, 100u);
   std::printf("%lu steps, %lu tokens, %lu preemptions, %lu cached tokens\n", sum.steps, sum.generation_tokens,
