@@ -1,0 +1,297 @@
+#include "service/generation_task.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "base/rng.h"
+
+namespace pagoda::service {
+namespace {
+
+// As many tokens of the prompt as a detokenizer could need to know that its output goes on inside a word or
+// character.
+constexpr size_t kDetokenizerContext = 32;
+
+RequestId next_request_id() {
+  static std::atomic<uint64_t> next{1};
+  return RequestId{next.fetch_add(1, std::memory_order_relaxed)};
+}
+
+std::optional<TimePoint> deadline_of(const GenerationRequest& request, const Clock& clock) {
+  if (!request.timeout) return std::nullopt;
+  return clock.now() + *request.timeout;
+}
+
+bool is_failure(engine::FinishReason reason) {
+  return reason == engine::FinishReason::kAborted || reason == engine::FinishReason::kDeadline ||
+         reason == engine::FinishReason::kError;
+}
+
+Error timeout_error(const GenerationRequest& request) {
+  const int64_t limit_ms = request.timeout ? request.timeout->count() : 0;
+  return make_error(ErrorKind::kDeadlineExceeded,
+                    fmt::format("The request was not finished within its time limit of {} ms.", limit_ms), {},
+                    "timeout");
+}
+
+}  // namespace
+
+GenerationTask::GenerationTask(const ServiceContext& context, GenerationRequest request, GenerationSink sink)
+    : context_(context),
+      request_(std::move(request)),
+      sink_(std::move(sink)),
+      id_(next_request_id()),
+      deadline_(deadline_of(request_, context.clock)) {
+  rules_.stop = request_.stop;
+  rules_.eos = context.options.eos;
+  rules_.include_stop = request_.include_stop_str_in_output;
+  rules_.logprobs = request_.sampling.num_logprobs != -1;
+  rules_.min_tokens = request_.sampling.min_tokens;
+}
+
+void GenerationTask::start(AcceptedCallback accepted) {
+  context_.pool.post_bulk(
+      [self = shared_from_this(), accepted = std::move(accepted)] { self->prepare(accepted); });
+}
+
+void GenerationTask::cancel() {
+  cancelled_.store(true);
+  context_.engine.abort(id_);
+}
+
+void GenerationTask::prepare(const AcceptedCallback& accepted) {
+  Result<void> submitted;
+  try {
+    submitted = submit();
+  } catch (const std::exception& failure) {
+    submitted =
+        make_error(ErrorKind::kInternal, fmt::format("Preparing the request failed: {}", failure.what()));
+  }
+  if (!submitted) {
+    ended_ = true;
+    return accepted(std::move(submitted).error());
+  }
+  accepted(std::shared_ptr<Generation>(shared_from_this()));
+  const std::lock_guard lock(mutex_);
+  scheduled_ = !received_.empty();
+  if (scheduled_) context_.pool.post_quick([self = shared_from_this()] { self->drain(); });
+}
+
+Result<void> GenerationTask::submit() {
+  engine::EngineRequest request = PAGODA_TRY(engine_request());
+  if (deadline_ && context_.clock.now() >= *deadline_) return timeout_error(request_);
+  choices_.reserve(static_cast<size_t>(request.n));
+  const size_t context_size = std::min(prompt_ids_.size(), kDetokenizerContext);
+  const auto tail = std::span<const TokenId>(prompt_ids_).last(context_size);
+  for (int i = 0; i < request.n; ++i) {
+    choices_.emplace_back(context_.tokenizer, rules_,
+                          context_.tokenizer.stream(tail, request_.skip_special_tokens));
+  }
+  request.sink = [self = shared_from_this()](std::span<const engine::EngineEvent> events) {
+    self->receive(events);
+  };
+  return context_.engine.submit(std::move(request));
+}
+
+Result<engine::EngineRequest> GenerationTask::engine_request() {
+  const int64_t max_len = context_.engine.options().max_model_len;
+  const bool truncates = request_.truncate_prompt_tokens > 0;
+  if (!truncates) {
+    const int64_t excess = PAGODA_TRY(context_.encoder.certain_excess(request_.prompt, max_len));
+    if (excess > 0)
+      return context_error(excess, !std::holds_alternative<std::vector<TokenId>>(request_.prompt));
+  }
+  PAGODA_TRY(check_token_ids());
+  auto rendered = PAGODA_TRY(context_.encoder.encode(request_.prompt, context_.options.vocab_size, true));
+  prompt_ids_ = std::move(rendered.ids);
+  prompt_text_ = std::move(rendered.text);
+  if (truncates && std::cmp_greater(prompt_ids_.size(), request_.truncate_prompt_tokens)) {
+    prompt_ids_.erase(prompt_ids_.begin(), prompt_ids_.end() - request_.truncate_prompt_tokens);
+    prompt_text_.clear();
+  }
+  if (prompt_ids_.empty()) {
+    return make_error(ErrorKind::kInvalidArgument, "The prompt has no tokens; at least one is needed.",
+                      prompt_param(request_.prompt));
+  }
+  if (request_.prompt_text && prompt_text_.empty()) {
+    prompt_text_ = PAGODA_TRY(context_.tokenizer.decode(prompt_ids_, false));
+  }
+
+  engine::EngineRequest request;
+  request.id = id_;
+  request.prompt = prompt_ids_;
+  request.n = request_.n;
+  request.max_tokens = PAGODA_TRY(choose_max_tokens(static_cast<int64_t>(prompt_ids_.size())));
+  request.sampling = request_.sampling;
+  request.sampling.seed = request_.seed ? *request_.seed : random_seed();
+  if (!request_.ignore_eos) {
+    auto& stops = request.sampling.stop_token_ids;
+    stops.insert(stops.end(), context_.options.eos.begin(), context_.options.eos.end());
+  }
+  PAGODA_TRY(encode_bad_words(&request.sampling));
+  request.prompt_logprobs = request_.prompt_logprobs;
+  request.priority = request_.priority;
+  request.cache_salt = request_.cache_salt;
+  request.deadline = deadline_;
+  return request;
+}
+
+Result<int64_t> GenerationTask::choose_max_tokens(int64_t prompt_tokens) const {
+  const int64_t rest = context_.engine.options().max_model_len - prompt_tokens;
+  // Without a wish at least one token must fit. Compared by subtraction, as max_tokens may be near 2^63.
+  if (request_.max_tokens.value_or(1) > rest) return context_error(prompt_tokens, false);
+  const int64_t max_tokens =
+      request_.max_tokens ? *request_.max_tokens : std::min(request_.default_max_tokens.value_or(rest), rest);
+  if (request_.max_tokens && request_.sampling.min_tokens > max_tokens) {
+    return make_error(ErrorKind::kInvalidArgument,
+                      fmt::format("min_tokens is {}, more than max_tokens, which is {}.",
+                                  request_.sampling.min_tokens, max_tokens),
+                      "min_tokens");
+  }
+  return max_tokens;
+}
+
+// The words are vLLM's, since clients match them.
+Error GenerationTask::context_error(int64_t prompt_tokens, bool at_least) const {
+  const int64_t output = request_.max_tokens.value_or(1);
+  const int64_t total = output > INT64_MAX - prompt_tokens ? INT64_MAX : output + prompt_tokens;
+  const char* least = at_least ? "at least " : "";
+  return make_error(
+      ErrorKind::kContextLengthExceeded,
+      fmt::format("This model's maximum context length is {} tokens. However, you requested {} output "
+                  "tokens and your prompt contains {}{} input tokens, for a total of {}{} tokens. Please "
+                  "reduce the length of the input prompt or the number of requested output tokens.",
+                  context_.engine.options().max_model_len, output, least, prompt_tokens, least, total),
+      prompt_param(request_.prompt), "context_length_exceeded");
+}
+
+Result<void> GenerationTask::check_token_ids() const {
+  const auto check = [&](TokenId id, const char* field) -> Result<void> {
+    if (id.value >= 0 && id.value < context_.options.vocab_size) return {};
+    return make_error(ErrorKind::kInvalidArgument,
+                      fmt::format("Token id {} in {} is out of vocabulary: ids are 0 to {}.", id.value, field,
+                                  context_.options.vocab_size - 1),
+                      field);
+  };
+  const sampling::SamplingParams& sampling = request_.sampling;
+  for (const auto& [id, bias] : sampling.logit_bias) PAGODA_TRY(check(id, "logit_bias"));
+  for (const TokenId id : sampling.allowed_token_ids) PAGODA_TRY(check(id, "allowed_token_ids"));
+  for (const TokenId id : sampling.stop_token_ids) PAGODA_TRY(check(id, "stop_token_ids"));
+  return {};
+}
+
+// Each word as it stands and, as vLLM does, with a space in front where that is one other first token.
+Result<void> GenerationTask::encode_bad_words(sampling::SamplingParams* sampling) const {
+  const text::EncodeOptions plain{.add_special_tokens = false, .parse_special_tokens = false};
+  for (const std::string& word : request_.bad_words) {
+    const size_t start = std::min(word.find_first_not_of(' '), word.size());
+    const std::string bare = word.substr(start);
+    auto ids = PAGODA_TRY(context_.tokenizer.encode(bare, plain));
+    auto spaced = PAGODA_TRY(context_.tokenizer.encode(" " + bare, plain));
+    if (ids.empty()) {
+      return make_error(ErrorKind::kInvalidArgument, "bad_words holds a string without tokens.", "bad_words");
+    }
+    const bool another = spaced.size() == ids.size() && spaced.front() != ids.front();
+    sampling->bad_words.push_back(std::move(ids));
+    if (another) sampling->bad_words.push_back(std::move(spaced));
+  }
+  return {};
+}
+
+void GenerationTask::receive(std::span<const engine::EngineEvent> events) {
+  const std::lock_guard lock(mutex_);
+  received_.insert(received_.end(), events.begin(), events.end());
+  if (std::exchange(scheduled_, true)) return;
+  context_.pool.post_quick([self = shared_from_this()] { self->drain(); });
+}
+
+void GenerationTask::drain() {
+  std::vector<engine::EngineEvent> events;
+  {
+    const std::lock_guard lock(mutex_);
+    events.swap(received_);
+  }
+  try {
+    process(events);
+  } catch (const std::exception& failure) {
+    end(make_error(ErrorKind::kInternal, fmt::format("Decoding the output failed: {}", failure.what())));
+  }
+  const std::lock_guard lock(mutex_);
+  scheduled_ = !received_.empty();
+  if (scheduled_) context_.pool.post_quick([self = shared_from_this()] { self->drain(); });
+}
+
+void GenerationTask::process(const std::vector<engine::EngineEvent>& events) {
+  if (ended_ || events.empty()) return;
+  for (const engine::EngineEvent& event : events) {
+    cached_tokens_ = std::max(cached_tokens_, event.cached_tokens);
+    ChoiceStream& choice = choices_[static_cast<size_t>(event.choice)];
+    if (choice.finished()) continue;
+    if (is_failure(event.finish)) return finish_on(event.finish);
+    if (!prompt_sent_) send_prompt_event(events);
+    const Result<void> pushed = choice.push(event);
+    if (!pushed) return end(pushed.error());
+    if (choice.ended_by_stop_string() && event.finish == engine::FinishReason::kNone) {
+      context_.engine.abort(id_, event.choice);
+    }
+  }
+  bool all_finished = true;
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    if (auto gained = choices_[i].take(static_cast<int>(i))) sink_(std::move(*gained));
+    all_finished = all_finished && choices_[i].finished();
+  }
+  if (all_finished) end(std::nullopt);
+}
+
+void GenerationTask::send_prompt_event(const std::vector<engine::EngineEvent>& events) {
+  prompt_sent_ = true;
+  PromptEvent prompt;
+  prompt.ids = prompt_ids_;
+  prompt.cached_tokens = cached_tokens_;
+  if (request_.prompt_text) prompt.text = prompt_text_;
+  const auto scored =
+      std::find_if(events.begin(), events.end(), [](const auto& e) { return e.prompt_logprobs != nullptr; });
+  if (scored != events.end()) {
+    for (const auto& token : *scored->prompt_logprobs)
+      prompt.logprobs.push_back(score(context_.tokenizer, token));
+    if (!prompt.logprobs.empty()) {
+      prompt.logprobs.front() = {
+          {prompt_ids_.front(), context_.tokenizer.token_bytes(prompt_ids_.front()), 0.0f}, 0, {}};
+    }
+  }
+  sink_(std::move(prompt));
+}
+
+void GenerationTask::finish_on(engine::FinishReason reason) {
+  // Text that was certain before the failure still belongs to the client.
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    auto gained = choices_[i].take(static_cast<int>(i));
+    if (gained && prompt_sent_) sink_(std::move(*gained));
+  }
+  if (reason == engine::FinishReason::kDeadline) return end(timeout_error(request_));
+  if (reason == engine::FinishReason::kError) {
+    return end(make_error(ErrorKind::kInternal, "The engine failed on this request."));
+  }
+  if (cancelled_.load()) return end(make_error(ErrorKind::kCancelled, "The request was cancelled."));
+  end(make_error(ErrorKind::kShuttingDown, "The server shut down before the request was finished.", {},
+                 "shutting_down"));
+}
+
+void GenerationTask::end(std::optional<Error> error) {
+  if (std::exchange(ended_, true)) return;
+  // Harmless when the engine has finished it; else the other choices must not run on.
+  if (error) context_.engine.abort(id_);
+  EndEvent event;
+  event.usage.prompt_tokens = static_cast<int64_t>(prompt_ids_.size());
+  event.usage.cached_tokens = cached_tokens_;
+  for (const ChoiceStream& choice : choices_) event.usage.completion_tokens += choice.completion_tokens();
+  event.error = std::move(error);
+  // The sink keeps the transport's objects alive, and those keep this one.
+  const GenerationSink sink = std::exchange(sink_, nullptr);
+  sink(std::move(event));
+}
+
+}  // namespace pagoda::service
