@@ -11,6 +11,9 @@ struct GgufParam {
   std::string name;
   Isa isa;
 };
+void PrintTo(const GgufParam& param, std::ostream* out) {
+  *out << param.name << ' ' << isa_name(param.isa);
+}
 
 std::vector<GgufParam> gguf_params() {
   std::vector<std::string> names;
@@ -28,9 +31,9 @@ std::vector<GgufParam> gguf_params() {
 class GgufTest : public testing::TestWithParam<GgufParam> {
  protected:
   void SetUp() override {
-    file_ = golden_dir() / "gguf" / (GetParam().name + ".gguf");
-    auto base = file_;
-    cases_ = read_cases(base.replace_extension(".json"), base.replace_extension(".npz"));
+    const auto base = golden_dir() / "gguf" / GetParam().name;
+    file_ = base.string() + ".gguf";
+    cases_ = read_cases(base.string() + ".json", base.string() + ".npz");
   }
   std::filesystem::path file_;
   std::vector<GoldenCase> cases_;

@@ -108,6 +108,9 @@ struct Subject {
   std::string name;
   Isa isa;
 };
+void PrintTo(const Subject& subject, std::ostream* out) {
+  *out << subject.name << ' ' << isa_name(subject.isa);
+}
 
 class InvarianceTest : public testing::TestWithParam<Subject> {
  protected:

@@ -10,6 +10,9 @@ struct TinyParam {
   std::string name;
   Isa isa;
 };
+void PrintTo(const TinyParam& param, std::ostream* out) {
+  *out << param.name << ' ' << isa_name(param.isa);
+}
 
 std::vector<TinyParam> tiny_params() {
   std::vector<TinyParam> params;
