@@ -51,7 +51,8 @@ class Exposition {
   void read_line(const std::string& line) {
     static const std::regex kComment(R"(# (HELP|TYPE) ([a-zA-Z_:][a-zA-Z0-9_:]*) (.+))");
     static const std::regex kSample(
-        R"re(([a-zA-Z_:][a-zA-Z0-9_:]*)((?:\{(?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\["\\n])*",?)*\})?) (\S+))re");
+        R"re(([a-zA-Z_:][a-zA-Z0-9_:]*))re"
+        R"re(((?:\{(?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\["\\n])*",?)*\})?) (\S+))re");
     std::smatch match;
     if (std::regex_match(line, match, kComment)) {
       if (match[1] == "HELP") return;
