@@ -9,7 +9,7 @@ namespace pagoda::kernels {
 namespace {
 
 const ActivationBody& body() {
-  return pick(scalar::activation_body, scalar::activation_body, avx512::activation_body);
+  return pick(scalar::activation_body, avx2::activation_body, avx512::activation_body);
 }
 
 }  // namespace

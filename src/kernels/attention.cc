@@ -80,8 +80,7 @@ int64_t row_head_offset(const Call& call, const Item& item, int row) {
 
 void load_queries(const Call& call, const Item& item, uint8_t* q) {
   const int64_t dim = call.kv.head_dim;
-  const ActivationBody& body =
-      pick(scalar::activation_body, scalar::activation_body, avx512::activation_body);
+  const ActivationBody& body = pick(scalar::activation_body, avx2::activation_body, avx512::activation_body);
   for (int row = 0; row < item.rows; ++row) {
     const int64_t token = item.sequence->first_token + row_token(call, item, row);
     const float* const from = call.q + token * call.q_stride + row_head_offset(call, item, row);
@@ -270,7 +269,7 @@ void attention(const float* q, int64_t q_stride, std::span<const AttentionSequen
                    pool.num_threads() <= scratch.num_threads(),
                "scratch for {} rows, head_dim {}, {} threads", scratch.max_rows(), scratch.head_dim(),
                scratch.num_threads());
-  const AttentionBody& body = pick(scalar::attention_body, scalar::attention_body, avx512::attention_body);
+  const AttentionBody& body = pick(scalar::attention_body, avx2::attention_body, avx512::attention_body);
   const Call call{q,
                   q_stride,
                   sequences,

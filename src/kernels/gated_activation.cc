@@ -6,7 +6,7 @@ namespace pagoda::kernels {
 
 void gated_activation_row(GatedActivation kind, const float* gate, const float* up, int64_t size,
                           float* y) noexcept {
-  const GatedBody& body = pick(scalar::gated_body, scalar::gated_body, avx512::gated_body);
+  const GatedBody& body = pick(scalar::gated_body, avx2::gated_body, avx512::gated_body);
   (kind == GatedActivation::kSilu ? body.silu : body.gelu_tanh)(gate, up, size, y);
 }
 

@@ -18,8 +18,7 @@ void write_slot_f32(const float* k, const float* v, int head_dim, int slot, uint
 
 void write_slot_bf16(const float* k, const float* v, int head_dim, int slot, uint8_t* k_block,
                      uint8_t* v_block) {
-  const ActivationBody& body =
-      pick(scalar::activation_body, scalar::activation_body, avx512::activation_body);
+  const ActivationBody& body = pick(scalar::activation_body, avx2::activation_body, avx512::activation_body);
   auto* const keys = reinterpret_cast<uint32_t*>(k_block);  // a pair of dimensions
   body.round_bf16(v, head_dim, reinterpret_cast<uint16_t*>(v_block) + static_cast<int64_t>(slot) * head_dim);
   alignas(64) uint16_t piece[kRowPiece];

@@ -10,7 +10,7 @@ namespace pagoda::kernels {
 namespace {
 
 const LogitsBody& body() {
-  return pick(scalar::logits_body, scalar::logits_body, avx512::logits_body);
+  return pick(scalar::logits_body, avx2::logits_body, avx512::logits_body);
 }
 
 int64_t size_of(std::span<const float> row) {

@@ -11,7 +11,7 @@ namespace {
 using PanelFunction = void (*)(const MatmulPanel&);
 
 PanelFunction panel_function(WeightLayout layout) {
-  const MatmulBody& body = pick(scalar::matmul_body, scalar::matmul_body, avx512::matmul_body);
+  const MatmulBody& body = pick(scalar::matmul_body, avx2::matmul_body, avx512::matmul_body);
   switch (layout) {
     case WeightLayout::kF32:
       return body.f32;

@@ -8,7 +8,7 @@ namespace pagoda::kernels {
 namespace {
 
 const NormBody& body() {
-  return pick(scalar::norm_body, scalar::norm_body, avx512::norm_body);
+  return pick(scalar::norm_body, avx2::norm_body, avx512::norm_body);
 }
 
 float norm_factor(const float* x, float eps, int64_t size) {

@@ -26,7 +26,7 @@ RopeTable::RopeTable(const std::vector<double>& inv_freq, int64_t max_positions,
 void rope_row(float* x, const RopeTable& table, int64_t position) noexcept {
   PAGODA_CHECK(position >= 0 && position < table.max_positions(), "position {} of {}", position,
                table.max_positions());
-  pick(scalar::rope_body, scalar::rope_body, avx512::rope_body)
+  pick(scalar::rope_body, avx2::rope_body, avx512::rope_body)
       .rotate(x, table.rotary_dim() / 2, table.cos_row(position), table.sin_row(position));
 }
 

@@ -112,7 +112,8 @@ void coded_block(const MatmulPanel& p, int64_t row) {
     }
     w += kOffsets ? 128 : 64;
     __m512 t[M][2];
-    float u[M];
+    float u[M] = {};
+    for (int m = 0; m < M; ++m) t[m][0] = t[m][1] = _mm512_setzero_ps();
     constexpr int kStep = kGroup < 32 ? kGroup : 32;
     for (int part = 0; part < (kGroup <= 32 ? kStep : group); part += kStep) {
       const int64_t a = (first + part) / 32, s = (first + part) / 16;
@@ -122,7 +123,7 @@ void coded_block(const MatmulPanel& p, int64_t row) {
         c[m][0] = c[m][1] = kOffsets ? _mm512_setzero_si512() : _mm512_set1_epi32(-p.zero_point * sum);
         if (kOffsets) {
           const float term = kStep == 16 ? xs[m][a] * static_cast<float>(sum) : scaled_sums[m][a];
-          u[m] = part == 0 ? term : u[m] + term;
+          u[m] += term;
         }
       }
       dot<kBits, kStep, M>(w, x, first + part, c);
@@ -130,7 +131,7 @@ void coded_block(const MatmulPanel& p, int64_t row) {
         const __m512 x_scale = _mm512_set1_ps(xs[m][a]);
         for (int z = 0; z < 2; ++z) {
           const __m512 sum = _mm512_cvtepi32_ps(c[m][z]);
-          t[m][z] = part == 0 ? _mm512_mul_ps(x_scale, sum) : _mm512_fmadd_ps(x_scale, sum, t[m][z]);
+          t[m][z] = kGroup <= 32 ? _mm512_mul_ps(x_scale, sum) : _mm512_fmadd_ps(x_scale, sum, t[m][z]);
         }
       }
     }
