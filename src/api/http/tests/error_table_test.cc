@@ -1,0 +1,60 @@
+#include "api/http/error_table.h"
+
+#include <gtest/gtest.h>
+
+#include "api/http/api.h"
+#include "api/http/tests/recording_writer.h"
+
+namespace pagoda::http {
+namespace {
+
+// API.md, "Errors".
+TEST(ErrorTable, FollowsTheContract) {
+  struct Case {
+    ErrorKind kind;
+    int status;
+    const char* type;
+    const char* code;
+  };
+  const Case cases[] = {
+      {ErrorKind::kInvalidArgument, 400, "invalid_request_error", ""},
+      {ErrorKind::kContextLengthExceeded, 400, "invalid_request_error", "context_length_exceeded"},
+      {ErrorKind::kNotFound, 404, "invalid_request_error", "not_found"},
+      {ErrorKind::kOverloaded, 503, "server_overloaded", "server_overloaded"},
+      {ErrorKind::kLoading, 503, "loading", "loading"},
+      {ErrorKind::kShuttingDown, 503, "shutting_down", "shutting_down"},
+      {ErrorKind::kDeadlineExceeded, 504, "timeout", "timeout"},
+      {ErrorKind::kUnimplemented, 501, "not_implemented", "not_implemented"},
+      {ErrorKind::kInternal, 500, "server_error", "server_error"},
+      {ErrorKind::kIo, 500, "server_error", "server_error"},
+  };
+  for (const Case& c : cases) {
+    const HttpError answer = http_error(make_error(c.kind, "m", "p"));
+    EXPECT_EQ(answer.status, c.status);
+    EXPECT_EQ(answer.body.type, c.type);
+    EXPECT_EQ(answer.body.code, c.code);
+    EXPECT_EQ(answer.body.param, "p");
+    EXPECT_EQ(answer.retry_after_s > 0, c.status == 503);
+  }
+  EXPECT_EQ(http_error(make_error(ErrorKind::kNotFound, "m", "model", "model_not_found")).body.code,
+            "model_not_found");
+}
+
+TEST(ErrorTable, RetryAfterIsAHeader) {
+  RecordingWriter writer;
+  respond_error(writer, make_error(ErrorKind::kOverloaded, "full"));
+  EXPECT_EQ(writer.status, 503);
+  EXPECT_EQ(writer.header("Retry-After"), "1");
+  EXPECT_EQ(writer.header("Content-Type"), "application/json");
+}
+
+TEST(ErrorTable, TransportErrorsHaveTheSameShape) {
+  EXPECT_EQ(
+      transport_error_body(405, "GET is not allowed"),
+      R"({"error":{"message":"GET is not allowed","type":"invalid_request_error","param":null,"code":"method_not_allowed"}})");
+  EXPECT_NE(transport_error_body(500, "x").find("server_error"), std::string::npos);
+  EXPECT_NE(transport_error_body(404, "x").find("not_found"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace pagoda::http
