@@ -1,0 +1,175 @@
+#include "kernels/activations.h"
+
+#include <gtest/gtest.h>
+
+#include "kernels/tests/kernel_test_support.h"
+#include "tensor/half.h"
+
+namespace pagoda::kernels {
+namespace {
+
+using namespace testing;
+
+class ActivationsTest : public PerIsa {
+ protected:
+  ComputePool pool_{2};
+};
+
+TEST_P(ActivationsTest, Int8GroupsFollowTheDefinition) {
+  const int64_t rows = 3, depth = 100;
+  std::vector<float> x = random_floats(300, -3, 3, 1);
+  std::fill_n(x.begin() + 100, 32, 0.0f);    // a zero group
+  std::fill_n(x.begin() + 132, 32, 1e-35f);  // below the smallest scale: zero
+  x[250] = -1e20f;                           // one value far above its neighbours
+  ActivationBuffer buffer(rows, depth);
+  convert_activations(x.data(), rows, depth, depth, ActivationForm::kInt8, buffer, pool_);
+  const Activations& a = buffer.view();
+  ASSERT_EQ(a.depth, 128);
+  ASSERT_EQ(a.rows, 3);
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t g = 0; g < 4; ++g) {
+      float max = 0;
+      int sums[2] = {};
+      const int8_t* codes = a.codes + r * 128 + g * 32;
+      const float scale = a.scales[r * 4 + g];
+      for (int64_t i = 0; i < 32; ++i) {
+        const int64_t k = g * 32 + i;
+        const float value = k < depth ? x[static_cast<size_t>(r * depth + k)] : 0.0f;
+        max = std::max(max, std::abs(value));
+        sums[i / 16] += codes[i];
+        // Nearest code: off by half a step, and by the rounding of the quotient.
+        if (scale > 0) {
+          EXPECT_LE(std::abs(value / scale - static_cast<float>(codes[i])), 0.5001f);
+        }
+        if (k >= depth) {
+          EXPECT_EQ(codes[i], 0);
+        }
+      }
+      EXPECT_EQ(scale, max < 1e-30f ? 0.0f : max / 127.0f);
+      EXPECT_EQ(a.sums[r * 8 + g * 2], sums[0]);
+      EXPECT_EQ(a.sums[r * 8 + g * 2 + 1], sums[1]);
+      EXPECT_EQ(a.scaled_sums[r * 4 + g], scale * static_cast<float>(sums[0] + sums[1]));
+    }
+  }
+}
+
+TEST_P(ActivationsTest, CodesRoundToNearestEven) {
+  std::vector<float> x(32);
+  for (size_t i = 0; i < 32; ++i) x[i] = static_cast<float>(i) * 0.5f - 8.0f;
+  x[0] = 127.0f;  // scale 1
+  ActivationBuffer buffer(1, 32);
+  convert_activations(x.data(), 1, 32, 32, ActivationForm::kInt8, buffer, pool_);
+  for (size_t i = 0; i < 32; ++i) EXPECT_EQ(buffer.view().codes[i], std::nearbyint(x[i])) << x[i];
+}
+
+TEST_P(ActivationsTest, NonFiniteValuesMakeTheScaleNan) {
+  for (const float bad : {std::nanf(""), INFINITY, -INFINITY}) {
+    std::vector<float> x = random_floats(64, -1, 1, 2);
+    x[40] = bad;
+    ActivationBuffer buffer(1, 64);
+    convert_activations(x.data(), 1, 64, 64, ActivationForm::kInt8, buffer, pool_);
+    EXPECT_TRUE(std::isfinite(buffer.view().scales[0]));
+    EXPECT_TRUE(std::isnan(buffer.view().scales[1]));
+  }
+}
+
+TEST_P(ActivationsTest, FloatFormsRoundAndPadWithZeros) {
+  for (const int64_t depth : {1, 7, 31, 32, 33, 63, 64, 77}) {
+    const std::vector<float> x = random_floats(static_cast<size_t>(2 * depth), -3, 3, 3);
+    for (const ActivationForm form : {ActivationForm::kF32, ActivationForm::kBF16}) {
+      ActivationBuffer buffer(2, depth);
+      buffer.begin(ActivationForm::kF32, 2, depth);  // leave garbage behind
+      const std::vector<float> garbage(static_cast<size_t>(depth), 9.0f);
+      for (int64_t r = 0; r < 2; ++r) buffer.write_row(r, garbage.data());
+      convert_activations(x.data(), 2, depth, depth, form, buffer, pool_);
+      const Activations& a = buffer.view();
+      for (int64_t r = 0; r < 2; ++r) {
+        for (int64_t k = 0; k < a.depth; ++k) {
+          const float value = k < depth ? x[static_cast<size_t>(r * depth + k)] : 0.0f;
+          const int64_t at = r * a.depth + k;
+          if (form == ActivationForm::kF32) {
+            ASSERT_EQ(a.f32[at], value);
+          }
+          if (form == ActivationForm::kBF16) {
+            ASSERT_EQ(a.bf16[at], f32_to_bf16(value)) << value;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(ActivationsTest, Bf16KeepsInfinityAndNan) {
+  std::vector<float> x(32, 0.0f);
+  x[0] = INFINITY;
+  x[1] = -INFINITY;
+  x[2] = std::nanf("");
+  x[3] = std::bit_cast<float>(0x7fffffffu);
+  x[4] = 3.4e38f;  // rounds to infinity
+  ActivationBuffer buffer(1, 32);
+  convert_activations(x.data(), 1, 32, 32, ActivationForm::kBF16, buffer, pool_);
+  EXPECT_EQ(buffer.view().bf16[0], 0x7f80);
+  EXPECT_EQ(buffer.view().bf16[1], 0xff80);
+  EXPECT_TRUE(std::isnan(bf16_to_f32(buffer.view().bf16[2])));
+  EXPECT_TRUE(std::isnan(bf16_to_f32(buffer.view().bf16[3])));
+  EXPECT_EQ(buffer.view().bf16[4], 0x7f80);
+}
+
+TEST_P(ActivationsTest, PiecesOfARowEqualTheRow) {
+  const std::vector<float> x = random_floats(1100, -3, 3, 4);
+  for (const ActivationForm form : {ActivationForm::kF32, ActivationForm::kBF16, ActivationForm::kInt8}) {
+    ActivationBuffer whole(1, 1100), pieces(1, 1100);
+    whole.begin(form, 1, 1100);
+    whole.write_row(0, x.data());
+    pieces.begin(form, 1, 1100);
+    for (int64_t at = 0; at < 1100; at += 512) {
+      pieces.write_columns(0, at, x.data() + at, std::min<int64_t>(512, 1100 - at));
+    }
+    const Activations &a = whole.view(), &b = pieces.view();
+    const auto n = static_cast<size_t>(a.depth);
+    if (form == ActivationForm::kF32) {
+      EXPECT_TRUE(same_bits(a.f32, b.f32, n));
+    }
+    if (form == ActivationForm::kBF16) {
+      EXPECT_EQ(std::memcmp(a.bf16, b.bf16, n * 2), 0);
+    }
+    if (form != ActivationForm::kInt8) continue;
+    EXPECT_EQ(std::memcmp(a.codes, b.codes, n), 0);
+    EXPECT_EQ(std::memcmp(a.sums, b.sums, n / 16 * 2), 0);
+    EXPECT_TRUE(same_bits(a.scales, b.scales, n / 32));
+    EXPECT_TRUE(same_bits(a.scaled_sums, b.scaled_sums, n / 32));
+  }
+}
+
+PAGODA_PER_ISA(ActivationsTest);
+
+TEST(ActivationsTiers, Int8AgreesBitForBit) {
+  const Isa before = current_isa();
+  const std::vector<float> x = random_floats(4096, -3, 3, 6);
+  ActivationBuffer reference(1, 4096);
+  for (const Isa isa : supported_isas()) {
+    set_isa(isa);
+    ActivationBuffer buffer(1, 4096);
+    ActivationBuffer& to = isa == Isa::kScalar ? reference : buffer;
+    to.begin(ActivationForm::kInt8, 1, 4096);
+    to.write_row(0, x.data());
+    EXPECT_EQ(std::memcmp(reference.view().codes, to.view().codes, 4096), 0);
+    EXPECT_TRUE(same_bits(reference.view().scales, to.view().scales, 128));
+    EXPECT_TRUE(same_bits(reference.view().scaled_sums, to.view().scaled_sums, 128));
+  }
+  set_isa(before);
+}
+
+TEST(ActivationsDeathTest, ChecksRoomAndColumns) {
+  ActivationBuffer buffer(2, 64);
+  EXPECT_DEATH(buffer.begin(ActivationForm::kF32, 3, 64), "3 rows, room for 2");
+  EXPECT_DEATH(buffer.begin(ActivationForm::kF32, 1, 65), "depth 65");
+  buffer.begin(ActivationForm::kInt8, 1, 50);
+  const std::vector<float> x(64);
+  EXPECT_DEATH(buffer.write_columns(0, 16, x.data(), 34), "columns 16");
+  EXPECT_DEATH(buffer.write_columns(0, 0, x.data(), 20), "columns 0");
+  EXPECT_DEATH(buffer.write_columns(1, 0, x.data(), 50), "row 1");
+}
+
+}  // namespace
+}  // namespace pagoda::kernels
