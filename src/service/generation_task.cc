@@ -217,6 +217,7 @@ void GenerationTask::drain() {
   try {
     process(events);
   } catch (const std::exception& failure) {
+    send_gained_text();
     end(make_error(ErrorKind::kInternal, fmt::format("Decoding the output failed: {}", failure.what())));
   }
   const std::lock_guard lock(mutex_);
@@ -233,17 +234,25 @@ void GenerationTask::process(const std::vector<engine::EngineEvent>& events) {
     if (is_failure(event.finish)) return finish_on(event.finish);
     if (!prompt_sent_) send_prompt_event(events);
     const Result<void> pushed = choice.push(event);
-    if (!pushed) return end(pushed.error());
+    if (!pushed) {
+      send_gained_text();
+      return end(pushed.error());
+    }
     if (choice.ended_by_stop_string() && event.finish == engine::FinishReason::kNone) {
       context_.engine.abort(id_, event.choice);
     }
   }
-  bool all_finished = true;
+  send_gained_text();
+  const auto finished = [](const ChoiceStream& choice) { return choice.finished(); };
+  if (std::all_of(choices_.begin(), choices_.end(), finished)) end(std::nullopt);
+}
+
+// Before a failure, too: text that is certain belongs to the client.
+void GenerationTask::send_gained_text() {
+  if (!prompt_sent_ || ended_) return;
   for (size_t i = 0; i < choices_.size(); ++i) {
     if (auto gained = choices_[i].take(static_cast<int>(i))) sink_(std::move(*gained));
-    all_finished = all_finished && choices_[i].finished();
   }
-  if (all_finished) end(std::nullopt);
 }
 
 void GenerationTask::send_prompt_event(const std::vector<engine::EngineEvent>& events) {
@@ -255,22 +264,18 @@ void GenerationTask::send_prompt_event(const std::vector<engine::EngineEvent>& e
   const auto scored =
       std::find_if(events.begin(), events.end(), [](const auto& e) { return e.prompt_logprobs != nullptr; });
   if (scored != events.end()) {
-    for (const auto& token : *scored->prompt_logprobs)
-      prompt.logprobs.push_back(score(context_.tokenizer, token));
-    if (!prompt.logprobs.empty()) {
-      prompt.logprobs.front() = {
-          {prompt_ids_.front(), context_.tokenizer.token_bytes(prompt_ids_.front()), 0.0f}, 0, {}};
+    // The first entry has no score; it names the first token, which the engine leaves out.
+    const TokenId first = prompt_ids_.front();
+    prompt.logprobs.push_back({{first, context_.tokenizer.token_bytes(first), 0.0f}, 0, {}});
+    for (size_t i = 1; i < scored->prompt_logprobs->size(); ++i) {
+      prompt.logprobs.push_back(score(context_.tokenizer, (*scored->prompt_logprobs)[i]));
     }
   }
   sink_(std::move(prompt));
 }
 
 void GenerationTask::finish_on(engine::FinishReason reason) {
-  // Text that was certain before the failure still belongs to the client.
-  for (size_t i = 0; i < choices_.size(); ++i) {
-    auto gained = choices_[i].take(static_cast<int>(i));
-    if (gained && prompt_sent_) sink_(std::move(*gained));
-  }
+  send_gained_text();
   if (reason == engine::FinishReason::kDeadline) return end(timeout_error(request_));
   if (reason == engine::FinishReason::kError) {
     return end(make_error(ErrorKind::kInternal, "The engine failed on this request."));

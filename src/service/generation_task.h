@@ -53,6 +53,7 @@ class GenerationTask final : public Generation, public std::enable_shared_from_t
   void drain();
   void process(const std::vector<engine::EngineEvent>& events);
   void send_prompt_event(const std::vector<engine::EngineEvent>& events);
+  void send_gained_text();
   void finish_on(engine::FinishReason reason);
   void end(std::optional<Error> error);
 

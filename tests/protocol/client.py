@@ -19,7 +19,7 @@ def letters(text):
 
 SCRIPTS = {
     "emoji": {"pieces": EMOJI},
-    "emoji2": {"pieces": [[97], [240, 159], [152], [128], [98]]},
+    "emoji2": {"pieces": [[97], [240, 159], [152], [128], [98]], "delay_ms": 50},
     "family": {"pieces": [[b] for b in "x\U0001F468\u200d\U0001F469\u200d\U0001F467y".encode()]},
     "scripts": {"pieces": [[b] for b in "é नमस्ते 中文 🇩🇪\u2028!".encode()]},
     "halfeuro": {"pieces": [[226], [130], "A"]},

@@ -95,11 +95,18 @@ class ClientGoneTest(ProtocolTest):
 class LimitsTest(ProtocolTest):
     flags = {"max_num_seqs": 2, "max_num_queued_reqs": 3}
 
-    def test_queue_full(self):
-        connections = [self.server.open_stream(COMPLETIONS, {**SLOW, "max_tokens": 60}) for _ in range(5)]
+    def wait_for(self, condition):
         end = time.monotonic() + 5
-        while len(self.server.blocks()["requests"]) < 5 and time.monotonic() < end:
+        while not condition(self.server.blocks()["requests"]):
+            self.assertLess(time.monotonic(), end)
             time.sleep(0.005)
+
+    def test_queue_full(self):
+        body = {**SLOW, "max_tokens": 100}
+        connections = [self.server.open_stream(COMPLETIONS, body) for _ in range(2)]
+        self.wait_for(lambda requests: sum(r["state"] == "running" for r in requests) == 2)
+        connections += [self.server.open_stream(COMPLETIONS, body) for _ in range(3)]
+        self.wait_for(lambda requests: len(requests) == 5)
         status, headers, body = self.server.request(COMPLETIONS, {"prompt": "a"})
         self.assertEqual((status, json.loads(body)["error"]["code"]), (503, "server_overloaded"))
         self.assertIn("retry-after", headers)

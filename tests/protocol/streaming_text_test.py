@@ -18,7 +18,7 @@ class Utf8Test(ProtocolTest):
         self.assertEqual(stream.finishes(), [choice["finish_reason"]])
         self.assertEqual({**stream.usage()[-1], "prompt_tokens_details": None},
                          {**whole["usage"], "prompt_tokens_details": None})
-        chat = self.server.chat("script:" + script, max_tokens=100, **fields)[1]
+        chat = self.server.chat("script:" + script, **{"max_tokens": 100, **fields})[1]
         self.assertEqual(chat["choices"][0]["message"]["content"], choice["text"])
         return choice, whole["usage"], stream
 

@@ -38,7 +38,8 @@ ScriptTable::ScriptTable() {
 Result<ScriptTable> ScriptTable::parse(std::string_view json) {
   try {
     ScriptTable table;
-    for (const auto& [name, entry] : Json::parse(json).at("scripts").items()) {
+    const Json file = Json::parse(json);
+    for (const auto& [name, entry] : file.at("scripts").items()) {
       Script script;
       for (const Json& step : entry.at("pieces")) script.steps.push_back(parse_step(step, &table));
       script.repeat = entry.value("repeat", false);

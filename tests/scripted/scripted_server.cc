@@ -123,7 +123,8 @@ void ScriptedServer::drain_and_stop(double seconds) {
   // What is left ends with an event, which the text pool turns into an answer before the sockets close.
   parts_->engine->stop();
   parts_->service->flush();
-  for (int i = 0; i < kMaxSendWaits && parts_->server->active_requests() > 0; ++i) std::this_thread::sleep_for(kWait);
+  for (int i = 0; i < kMaxSendWaits && parts_->server->active_requests() > 0; ++i)
+    std::this_thread::sleep_for(kWait);
   parts_->server->stop();
 }
 
