@@ -72,8 +72,8 @@ struct Printer {
 
 Result<void> run_generate(const GenerateFlags& flags) {
   const SteadyClock clock;
-  auto runtime = PAGODA_TRY(
-      Runtime::load(PAGODA_TRY(make_run_plan(flags.engine)), flags.engine.chat_template, {}, clock));
+  RunPlan plan = PAGODA_TRY(make_run_plan(flags.engine));
+  auto runtime = PAGODA_TRY(Runtime::load(std::move(plan), flags.engine.chat_template, {}, clock));
   const model::Checkpoint& checkpoint = runtime->plan().checkpoint;
   service::ServiceOptions options;
   options.model_name = checkpoint.name;

@@ -14,6 +14,8 @@ namespace {
 
 constexpr int kPrompts = 20;
 constexpr int64_t kOutput = 12;
+constexpr int64_t kLongOutput =
+    40;  // two to three more blocks for each sequence: a tiny pool runs out on the way
 
 struct Answer {
   std::vector<int32_t> tokens;
@@ -46,10 +48,12 @@ class Lab {
   }
 
   // Submits `batch` prompts at a time and runs until they are done.
-  std::vector<Answer> run(const std::vector<std::vector<int32_t>>& prompts, size_t batch) {
+  std::vector<Answer> run(const std::vector<std::vector<int32_t>>& prompts, size_t batch,
+                          int64_t output = kOutput) {
     std::vector<Answer> answers(prompts.size());
     for (size_t first = 0; first < prompts.size(); first += batch) {
-      for (size_t i = first; i < std::min(prompts.size(), first + batch); ++i) submit(prompts[i], answers[i]);
+      for (size_t i = first; i < std::min(prompts.size(), first + batch); ++i)
+        submit(prompts[i], output, answers[i]);
       while (engine_->step()) engine_->check_integrity();
     }
     return answers;
@@ -58,11 +62,11 @@ class Lab {
   engine::EngineStats stats() const { return engine_->stats(); }
 
  private:
-  void submit(const std::vector<int32_t>& ids, Answer& answer) {
+  void submit(const std::vector<int32_t>& ids, int64_t output, Answer& answer) {
     engine::EngineRequest request;
     request.id = RequestId{++next_id_};
     for (const int32_t id : ids) request.prompt.push_back(TokenId{id});
-    request.max_tokens = kOutput;
+    request.max_tokens = output;
     request.sampling.temperature = 0.8f;  // sampled, so that the generator's position is tested too
     request.sampling.seed = 1234 + ids.size();
     request.sampling.num_logprobs = 5;
@@ -165,8 +169,10 @@ TEST_P(InvarianceTest, AnswersDoNotDependOnTheCompany) {
     EXPECT_GE(again.back().cached, 288);
   }
   {
-    Lab lab(path_, 64, 40);  // the longest sequence needs 20 blocks: two long ones preempt each other
-    expect_same(alone, lab.run(prompts_, 32), "tiny pool");
+    Lab roomy(path_, 512, kPlenty);
+    const auto expected = roomy.run(prompts_, 1, kLongOutput);
+    Lab lab(path_, 64, 24);  // the longest sequence alone needs 22 blocks
+    expect_same(expected, lab.run(prompts_, 32, kLongOutput), "tiny pool");
     EXPECT_GT(lab.stats().preemptions, 0u);
   }
 }
