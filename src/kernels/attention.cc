@@ -117,10 +117,40 @@ bool place_tile(const Call& call, const Item& item, int64_t partition, int first
   return true;
 }
 
-// Calls use(row, values, max, sum) for every row of the item that has tokens in `partition`.
+// Tells the tile what to prefetch: the blocks of a sequence lie anywhere, so the hardware does not foresee
+// them. K and V of the next partition arrive while this one is computed; the first partition of a run is
+// fetched on the fly itself.
+void plan_prefetch(const Call& call, const Item& item, int64_t partition, bool is_first, bool has_next,
+                   AttentionTile& tile) {
+  constexpr int64_t kBlocks = kKvPartition / kKvBlockTokens;
+  constexpr int64_t kAhead = 3;  // blocks; 12 KB of K at head_dim 128
+  const std::span<const BlockId> table = item.sequence->block_table;
+  const int64_t num_tokens = item.sequence->first_position + item.sequence->num_tokens;
+  const int64_t num_blocks = (num_tokens + kKvBlockTokens - 1) / kKvBlockTokens;
+  const auto area = [&](int64_t block, bool wanted, bool is_v) -> const uint8_t* {
+    if (!wanted || block >= num_blocks) return nullptr;
+    const BlockId id = table[static_cast<size_t>(block)];
+    return is_v ? call.kv.v(id, item.kv_head) : call.kv.k(id, item.kv_head);
+  };
+  for (int64_t b = 0; b < kBlocks; ++b) {
+    const int64_t block = partition * kBlocks + b, next = block + kBlocks;
+    tile.beside_scores[0][b] = is_first ? area(block + kAhead, true, false) : area(next, has_next, false);
+    tile.beside_scores[1][b] = area(block, is_first, true);
+    tile.beside_values[0][b] = area(next, has_next, true);
+    tile.beside_values[1][b] = area(next, is_first && has_next, false);
+  }
+}
+
+// Consecutive partitions of an item.
+struct PartitionRun {
+  int64_t first, last;
+};
+
+// Calls use(partition, row, values, max, sum) for every row of the item that has tokens in a partition of the
+// run.
 template <class Use>
-void for_partition(const Call& call, const Item& item, int64_t partition, const AttentionArea& area,
-                   const Use& use) {
+void for_partitions(const Call& call, const Item& item, PartitionRun run, const AttentionArea& area,
+                    const Use& use) {
   AttentionTile tile;
   tile.head_dim = call.kv.head_dim;
   tile.scale = call.params.scale;
@@ -130,14 +160,17 @@ void for_partition(const Call& call, const Item& item, int64_t partition, const 
   tile.values = area.values;
   tile.value_stride = call.stride;
   const size_t q_bytes = static_cast<size_t>(call.kv.head_dim) * dtype_bytes(call.kv.dtype);
-  for (int row = 0; row < item.rows; row += kAttentionRows) {
-    tile.rows = std::min(kAttentionRows, item.rows - row);
-    tile.q = area.q + static_cast<size_t>(row) * q_bytes;
-    if (!place_tile(call, item, partition, row, tile)) continue;
-    (call.kv.dtype == DType::kF32 ? call.body.f32 : call.body.bf16)(tile);
-    for (int r = 0; r < tile.rows; ++r) {
-      if (tile.begin[r] < tile.end[r])
-        use(row + r, tile.values + r * tile.value_stride, tile.max[r], tile.sum[r]);
+  for (int64_t partition = run.first; partition <= run.last; ++partition) {
+    plan_prefetch(call, item, partition, partition == run.first, partition < run.last, tile);
+    for (int row = 0; row < item.rows; row += kAttentionRows) {
+      tile.rows = std::min(kAttentionRows, item.rows - row);
+      tile.q = area.q + static_cast<size_t>(row) * q_bytes;
+      if (!place_tile(call, item, partition, row, tile)) continue;
+      (call.kv.dtype == DType::kF32 ? call.body.f32 : call.body.bf16)(tile);
+      for (int r = 0; r < tile.rows; ++r) {
+        if (tile.begin[r] == tile.end[r]) continue;
+        use(partition, row + r, tile.values + r * tile.value_stride, tile.max[r], tile.sum[r]);
+      }
     }
   }
 }
@@ -173,11 +206,10 @@ void store_rows(const Call& call, const Item& item, const AttentionArea& area) {
 void run_item(const Call& call, const Item& item, const AttentionArea& area) {
   load_queries(call, item, area.q);
   std::fill_n(area.max, item.rows, kNone);
-  for (int64_t partition = item.first_partition; partition <= item.last_partition; ++partition) {
-    for_partition(call, item, partition, area, [&](int row, const float* values, float max, float sum) {
-      merge_row(call, area, row, values, max, sum);
-    });
-  }
+  for_partitions(call, item, {item.first_partition, item.last_partition}, area,
+                 [&](int64_t, int row, const float* values, float max, float sum) {
+                   merge_row(call, area, row, values, max, sum);
+                 });
   store_rows(call, item, area);
 }
 
@@ -211,20 +243,30 @@ void run_split(const Call& call, int64_t items, const Partials& partials, Attent
     lay_out_area(scratch.worker_area(worker), scratch.max_rows(), scratch.head_dim(), area);
     return area;
   };
-  pool.run(static_cast<int>(items * partials.partitions), [&](int chunk, int worker) {
-    const int64_t index = chunk / partials.partitions, part = chunk % partials.partitions;
+  // Runs of several partitions, so that one can be prefetched while another is computed; about four per
+  // thread.
+  const int64_t wanted = (4 * pool.num_threads() + items - 1) / items;
+  const int64_t length = std::max<int64_t>(1, (partials.partitions + wanted - 1) / wanted);
+  const int64_t runs = (partials.partitions + length - 1) / length;
+  pool.run(static_cast<int>(items * runs), [&](int chunk, int worker) {
+    const int64_t index = chunk / runs, begin = chunk % runs * length;
+    const int64_t end = std::min(begin + length, partials.partitions);
     const Item item = item_at(call, index);
+    for (int64_t part = begin; part < end; ++part) {
+      for (int row = 0; row < item.rows; ++row) partials.at(index, part, row)[call.stride] = kNone;
+    }
+    const PartitionRun run{item.first_partition + begin,
+                           std::min(item.first_partition + end - 1, item.last_partition)};
+    if (run.first > run.last) return;
     const AttentionArea area = area_of(worker);
-    for (int row = 0; row < item.rows; ++row) partials.at(index, part, row)[call.stride] = kNone;
-    if (item.first_partition + part > item.last_partition) return;
     load_queries(call, item, area.q);
-    for_partition(call, item, item.first_partition + part, area,
-                  [&](int row, const float* values, float max, float sum) {
-                    float* const record = partials.at(index, part, row);
-                    std::memcpy(record, values, static_cast<size_t>(call.stride) * sizeof(float));
-                    record[call.stride] = max;
-                    record[call.stride + 1] = sum;
-                  });
+    for_partitions(call, item, run, area,
+                   [&](int64_t partition, int row, const float* values, float max, float sum) {
+                     float* const record = partials.at(index, partition - item.first_partition, row);
+                     std::memcpy(record, values, static_cast<size_t>(call.stride) * sizeof(float));
+                     record[call.stride] = max;
+                     record[call.stride + 1] = sum;
+                   });
   });
   pool.run(static_cast<int>(items), [&](int chunk, int worker) {
     const Item item = item_at(call, chunk);

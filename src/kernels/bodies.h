@@ -105,6 +105,10 @@ struct AttentionTile {
   const uint8_t*
       k_blocks[kAttentionPartition / kAttentionBlockTokens];  // set where a row's range touches the block
   const uint8_t* v_blocks[kAttentionPartition / kAttentionBlockTokens];
+  // Memory that will be read soon; a body may prefetch it block by block while it computes. Either null or
+  // areas of a block's K (or V) each: beside the scores of block b, and beside its weighted values.
+  const uint8_t* beside_scores[2][kAttentionPartition / kAttentionBlockTokens];
+  const uint8_t* beside_values[2][kAttentionPartition / kAttentionBlockTokens];
   int begin[kAttentionRows], end[kAttentionRows];  // the row's tokens in the partition; begin == end: none
   float scale, softcap;
   float* scores;      // scratch [kAttentionRows][kAttentionPartition], 64-byte aligned

@@ -24,16 +24,24 @@ PAGODA_INLINE __m256i load(const uint8_t* at) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
 }
 
+PAGODA_INLINE void prefetch(const uint8_t* at, int line) {
+  _mm_prefetch(reinterpret_cast<const char*>(at) + line * 64, _MM_HINT_T1);
+}
+
 // Scores of rows [row, row + R) and the 16 tokens of block b; the odd dimension of a pair comes first.
 template <bool kBf16, int R>
 void score(AttentionTile& tile, int row, int b) {
   const int dim = tile.head_dim;
-  const uint8_t *k = tile.k_blocks[b], *v = tile.v_blocks[b];
+  const uint8_t* k = tile.k_blocks[b];
+  // A null area is replaced by the block itself: a prefetch of what is there costs less than a branch.
+  const uint8_t* const first = tile.beside_scores[0][b] != nullptr ? tile.beside_scores[0][b] : k;
+  const uint8_t* const second = tile.beside_scores[1][b] != nullptr ? tile.beside_scores[1][b] : k;
   __m256 acc[R][2];
   for (int r = 0; r < R; ++r) acc[r][0] = acc[r][1] = _mm256_setzero_ps();
   const int steps = kBf16 ? dim / 2 : dim;
   for (int d = 0; d < steps; ++d, k += 64) {
-    _mm_prefetch(reinterpret_cast<const char*>(v) + d * 64, _MM_HINT_T1);
+    prefetch(first, d);
+    prefetch(second, d);
     if constexpr (kBf16) {
       const __m256i low = load(k), high = load(k + 32);
       const __m256 low_odd = odd_half(low), high_odd = odd_half(high);
@@ -109,64 +117,70 @@ PAGODA_INLINE __m256 load_values(const uint8_t* v, int first, int left) {
   }
 }
 
-// Adds the weighted values of tokens [begin, end) to rows [row, row + R).
-template <bool kBf16, int R>
-void add_values(const AttentionTile& tile, int row, int begin, int end) {
+// Adds tokens [begin, end) to R rows. kRagged: a row takes only the tokens of its own range.
+template <bool kBf16, bool kRagged, int R>
+PAGODA_INLINE void add_tokens(const AttentionTile& tile, int row, int begin, int end, int first,
+                              __m256 (&acc)[R][2]) {
   const int dim = tile.head_dim, row_bytes = dim * (kBf16 ? 2 : 4);
-  for (int first = 0; first < dim; first += kChunk) {
-    float* const values = tile.values + row * tile.value_stride + first;
+  const float* const weights = tile.scores + row * kAttentionPartition;
+  for (int t = begin; t < end; ++t) {
+    const int b = t / kBlock;
+    const uint8_t* const v = tile.v_blocks[b] + t % kBlock * row_bytes;
+    // All passes over a block together take two steps (f32: one) for each line of an area.
+    const int line = (first / kChunk * kBlock + t % kBlock) * (kBf16 ? 1 : 2) / 2;
+    prefetch(tile.beside_values[0][b] != nullptr ? tile.beside_values[0][b] : v, line);
+    prefetch(tile.beside_values[1][b] != nullptr ? tile.beside_values[1][b] : v, line);
+    const __m256 low = load_values<kBf16>(v, first, dim - first);
+    const __m256 high = load_values<kBf16>(v, first + 8, dim - first - 8);
+    for (int r = 0; r < R; ++r) {
+      if (kRagged && (t < tile.begin[row + r] || t >= tile.end[row + r])) continue;
+      const __m256 weight = _mm256_set1_ps(weights[r * kAttentionPartition + t]);
+      acc[r][0] = _mm256_fmadd_ps(low, weight, acc[r][0]);
+      acc[r][1] = _mm256_fmadd_ps(high, weight, acc[r][1]);
+    }
+  }
+}
+
+// The weighted values of rows [row, row + R), each of which has tokens. [common_begin, common_end) belongs to
+// all of them, the rest of [lowest, highest) to some.
+template <bool kBf16, int R>
+void sum_values(const AttentionTile& tile, int row) {
+  int lowest = kAttentionPartition, highest = 0, common_begin = 0, common_end = kAttentionPartition;
+  for (int r = row; r < row + R; ++r) {
+    const int begin = tile.begin[r], end = tile.end[r];
+    lowest = begin < lowest ? begin : lowest;
+    highest = end > highest ? end : highest;
+    common_begin = begin > common_begin ? begin : common_begin;
+    common_end = end < common_end ? end : common_end;
+  }
+  if (common_begin >= common_end) common_begin = common_end = highest;
+  for (int first = 0; first < tile.head_dim; first += kChunk) {
     __m256 acc[R][2];
+    for (int r = 0; r < R; ++r) acc[r][0] = acc[r][1] = _mm256_setzero_ps();
+    add_tokens<kBf16, true, R>(tile, row, lowest, common_begin, first, acc);
+    add_tokens<kBf16, false, R>(tile, row, common_begin, common_end, first, acc);
+    add_tokens<kBf16, true, R>(tile, row, common_end, highest, first, acc);
     for (int r = 0; r < R; ++r) {
-      acc[r][0] = _mm256_loadu_ps(values + r * tile.value_stride);
-      acc[r][1] = _mm256_loadu_ps(values + r * tile.value_stride + 8);
+      float* const values = tile.values + (row + r) * tile.value_stride + first;
+      _mm256_storeu_ps(values, acc[r][0]);
+      _mm256_storeu_ps(values + 8, acc[r][1]);
     }
-    const float* const weights = tile.scores + row * kAttentionPartition;
-    for (int t = begin; t < end; ++t) {
-      const uint8_t* const v = tile.v_blocks[t / kBlock] + t % kBlock * row_bytes;
-      const __m256 low = load_values<kBf16>(v, first, dim - first);
-      const __m256 high = load_values<kBf16>(v, first + 8, dim - first - 8);
-      for (int r = 0; r < R; ++r) {
-        const __m256 weight = _mm256_set1_ps(weights[r * kAttentionPartition + t]);
-        acc[r][0] = _mm256_fmadd_ps(low, weight, acc[r][0]);
-        acc[r][1] = _mm256_fmadd_ps(high, weight, acc[r][1]);
-      }
-    }
-    for (int r = 0; r < R; ++r) {
-      _mm256_storeu_ps(values + r * tile.value_stride, acc[r][0]);
-      _mm256_storeu_ps(values + r * tile.value_stride + 8, acc[r][1]);
-    }
+  }
+  // The padding of a value row up to its stride is read when rows are merged.
+  for (int64_t d = (tile.head_dim + kChunk - 1) / kChunk * kChunk; d < tile.value_stride; d += 8) {
+    for (int r = 0; r < R; ++r)
+      _mm256_storeu_ps(tile.values + (row + r) * tile.value_stride + d, _mm256_setzero_ps());
   }
 }
 
 using ScoreFunction = void (*)(AttentionTile&, int, int);
-using ValueFunction = void (*)(const AttentionTile&, int, int, int);
+using ValueFunction = void (*)(const AttentionTile&, int);
 
 template <bool kBf16>
 constexpr ScoreFunction kScore[kRows] = {score<kBf16, 1>, score<kBf16, 2>, score<kBf16, 3>, score<kBf16, 4>};
 template <bool kBf16>
-constexpr ValueFunction kValues[kRows] = {add_values<kBf16, 1>, add_values<kBf16, 2>, add_values<kBf16, 3>,
-                                          add_values<kBf16, 4>};
-
-// Rows [first, end), at most kRows, all with tokens: what they share at once, the ragged rest row by row.
-template <bool kBf16>
-void sum_values(const AttentionTile& tile, int first, int end) {
-  int common_begin = 0, common_end = kAttentionPartition;
-  for (int r = first; r < end; ++r) {
-    common_begin = tile.begin[r] > common_begin ? tile.begin[r] : common_begin;
-    common_end = tile.end[r] < common_end ? tile.end[r] : common_end;
-  }
-  if (common_begin >= common_end) {
-    for (int r = first; r < end; ++r) add_values<kBf16, 1>(tile, r, tile.begin[r], tile.end[r]);
-    return;
-  }
-  for (int r = first; r < end; ++r) {
-    if (tile.begin[r] < common_begin) add_values<kBf16, 1>(tile, r, tile.begin[r], common_begin);
-  }
-  kValues<kBf16>[end - first - 1](tile, first, common_begin, common_end);
-  for (int r = first; r < end; ++r) {
-    if (tile.end[r] > common_end) add_values<kBf16, 1>(tile, r, common_end, tile.end[r]);
-  }
-}
+constexpr ValueFunction kSumValues[kRows] = {sum_values<kBf16, 1>, sum_values<kBf16, 2>, sum_values<kBf16, 3>,
+                                             sum_values<kBf16, 4>};
 
 template <bool kBf16>
 void attend(AttentionTile& tile) {
@@ -180,12 +194,8 @@ void attend(AttentionTile& tile) {
     for (int b = tile.begin[row] / kBlock; b * kBlock < tile.end[end - 1]; ++b) {
       kScore<kBf16>[end - row - 1](tile, row, b);
     }
-    for (int r = row; r < end; ++r) {
-      soften(tile, r);
-      float* const values = tile.values + r * tile.value_stride;
-      for (int64_t d = 0; d < tile.value_stride; d += 8) _mm256_storeu_ps(values + d, _mm256_setzero_ps());
-    }
-    sum_values<kBf16>(tile, row, end);
+    for (int r = row; r < end; ++r) soften(tile, r);
+    kSumValues<kBf16>[end - row - 1](tile, row);
   }
 }
 
