@@ -27,7 +27,9 @@ struct HttpServerOptions {
   std::string allowed_origins;                      // CORS: comma-separated, "*", or empty for off
 };
 
-// Counters for /metrics: one call per finished request, on an I/O thread. `handler` is the route's pattern.
+// Counters for /metrics: one call per finished request, on an I/O thread. `handler` is the route's pattern,
+// or "unmatched"; `method` is a registered one, or "OTHER"; `status` is 499 if the answer was not sent in
+// full.
 using RequestObserver =
     std::function<void(std::string_view handler, std::string_view method, int status, double seconds)>;
 
@@ -46,10 +48,12 @@ class HttpServer {
   // Binds and starts the threads; the bound port (0 for a Unix socket). kIo naming address and reason
   // ("address in use").
   Result<uint16_t> start();
-  // Closes the listener and idle connections; running responses get "Connection: close" and go on.
+  // Closes the listener and idle connections, soon after it returns; running responses get "Connection:
+  // close" and go on.
   void begin_drain();
   int active_requests() const;
-  // Closes everything and joins. Idempotent.
+  // Closes everything and joins; answers under way are cut and their on_close() callbacks called. Idempotent.
+  // Not for handlers: they run on the threads that this joins. Writers may outlive the server.
   void stop();
 
  private:

@@ -27,8 +27,9 @@ struct HttpRequest {
 };
 
 // The answer to one request. All methods are thread-safe and never block; calls after the client has gone are
-// no-ops. Exactly one of respond() and begin_stream() is called. X-Request-Id and Date are added by the
-// session.
+// no-ops. Exactly one of respond() and begin_stream() is called; dropping the last reference before the
+// answer is complete gives 500, or cuts a stream. The session adds X-Request-Id, Date, Server, the framing
+// and Connection (a handler's "Connection: close" counts, its other values of these are ignored).
 class ResponseWriter {
  public:
   virtual ~ResponseWriter() = default;
@@ -41,14 +42,15 @@ class ResponseWriter {
   virtual bool closed() const = 0;
   // Bytes given to write() that the socket has not taken yet (a client that reads slowly).
   virtual size_t pending_bytes() const = 0;
-  // Called once, on an I/O thread, if the client goes away before the answer is complete (at once if it
-  // already has).
+  // Called once, on an I/O thread, if the client goes away before the answer is complete (at once and by the
+  // caller if it already has). A second callback replaces the first.
   virtual void on_close(std::function<void()> callback) = 0;
 };
 
 using Handler = std::function<void(HttpRequest request, std::shared_ptr<ResponseWriter> response)>;
 
-// Renders an error of the transport itself (400 bad HTTP, 404, 405, 408, 413, 431, 501) as a JSON body.
+// Renders an error of the transport itself (400, 404, 405, 408, 413, 415, 417, 431, 500, 503, 505) as a JSON
+// body.
 using ErrorBody = std::function<std::string(int status, std::string_view message)>;
 
 }  // namespace pagoda::net

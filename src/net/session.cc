@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <boost/asio/bind_executor.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
 #include <exception>
@@ -232,7 +231,7 @@ bool Session::on_head(std::string_view head_bytes) {
 }
 
 void Session::answer_unrouted(const RequestHead& head, const Router::Match& match) {
-  phase_ = Phase::kAnswering;
+  begin_answering();
   // Nobody wants the body, and skipping it could take as long as the client likes.
   if (head.has_body) exchange_->disable_keep_alive();
   const std::string_view path = split_target(head.target).path.substr(0, kMaxQuotedPath);
@@ -279,8 +278,7 @@ bool Session::try_body() {
 }
 
 void Session::dispatch() {
-  disarm();
-  phase_ = Phase::kAnswering;
+  begin_answering();
   request_.body = parser_->take_body();
   parser_.reset();
   const std::string pattern = exchange_->info().pattern;
@@ -304,9 +302,17 @@ void Session::begin_exchange(ExchangeInfo info) {
   close_after_ = false;
 }
 
-void Session::fail(const HttpFault& fault) {
-  disarm();
+void Session::begin_answering() {
   phase_ = Phase::kAnswering;
+  if (writing_) {
+    arm(context_->options.idle_timeout);  // "100 Continue" is not out yet
+  } else {
+    disarm();  // an answer may take as long as it needs
+  }
+}
+
+void Session::fail(const HttpFault& fault) {
+  begin_answering();
   if (exchange_ == nullptr) {
     ExchangeInfo info;
     info.pattern = kUnmatched;

@@ -58,6 +58,7 @@ class Session final : public OutputSignal, public std::enable_shared_from_this<S
   void dispatch();
 
   void begin_exchange(ExchangeInfo info);
+  void begin_answering();
   // Answers with an error after which the rest of the input can't be understood.
   void fail(const HttpFault& fault);
 

@@ -248,6 +248,9 @@ class WarningSink final : public spdlog::sinks::base_sink<std::mutex> {
 };
 
 TEST(HttpLimits, ALackOfFileDescriptorsIsOutlived) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "UBSan's check of virtual calls, built together with ASan, needs a pipe() of its own";
+#endif
   const auto sink = std::make_shared<WarningSink>();
   const auto logger_before = spdlog::default_logger();
   spdlog::set_default_logger(std::make_shared<spdlog::logger>("test", sink));

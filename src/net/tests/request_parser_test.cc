@@ -8,6 +8,8 @@
 namespace pagoda::net {
 namespace {
 
+using namespace std::string_literals;
+
 const std::string kChunkedHead = "POST /a?b HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
 
 // Feeds `bytes` in pieces of `step`, as a session does; returns the bytes left over once the body is done.
@@ -107,7 +109,7 @@ TEST(RequestParser, MutatedChunksInRandomPieces) {
   const auto draw = [&](size_t below) {
     return static_cast<size_t>(uniform01(kSeed, 0, counter++) * double(below));
   };
-  const std::string alphabet("0123afF;=\"\r\n\r\n :X\0\t", 21);
+  const std::string alphabet = "0123afF;=\"\r\n\r\n :X\0\t"s;  // has a NUL
   for (int round = 0; round < 20000; ++round) {
     std::string bytes = "2;a=b\r\nab\r\n0c\r\n0123456789ab\r\n0\r\nX: y\r\n\r\n";
     for (size_t i = draw(4); i > 0; --i) bytes[draw(bytes.size())] = alphabet[draw(alphabet.size())];
@@ -125,7 +127,8 @@ TEST(RequestParser, MutatedChunksInRandomPieces) {
         EXPECT_LE(taken, input.size());
         input.erase(0, taken);
       }
-      if (!parser.done()) return std::string(parser.body_fault() ? "fault" : "more");
+      // Not told apart: a fault in the last bytes is found at once or when the next ones come.
+      if (!parser.done()) return "fault or more"s;
       return "done " + parser.take_body() + "|" + input + bytes.substr(at);
     };
     const std::string whole = run([&] { return bytes.size(); });
