@@ -8,11 +8,11 @@
 #include "api/http/api.h"
 #include "base/log.h"
 #include "base/resource_limits.h"
-#include "cli/metrics_hooks.h"
 #include "cli/runtime.h"
 #include "cli/signals.h"
 #include "cli/version.h"
 #include "net/http_server.h"
+#include "service/engine_metrics.h"
 #include "service/service.h"
 #include "telemetry/metrics.h"
 
@@ -144,7 +144,7 @@ Result<void> run_serve(const ServeFlags& flags) {
   const uint16_t port = PAGODA_TRY(server.start());
 
   auto runtime = PAGODA_TRY(
-      Runtime::load(std::move(plan), flags.engine.chat_template, metrics_observer(metrics), clock));
+      Runtime::load(std::move(plan), flags.engine.chat_template, service::observe_engine(metrics), clock));
   const model::Checkpoint& checkpoint = runtime->plan().checkpoint;
   metrics.set_weights_bytes(runtime->model().weight_bytes());
   metrics.set_kv_bytes_total(runtime->memory().kv_bytes);
