@@ -55,7 +55,8 @@ void pack_bf16(const PanelSource& source, int64_t depth, uint8_t* out, size_t by
     for (int64_t row = 0; row < source.num_rows; ++row) {
       const float* const values = source.values + row * source.value_stride;
       for (int64_t k = first; k < last; k += 2) {
-        const uint16_t pair[2] = {f32_to_bf16(values[k]), k + 1 < depth ? f32_to_bf16(values[k + 1]) : uint16_t{0}};
+        const uint16_t pair[2] = {f32_to_bf16(values[k]),
+                                  k + 1 < depth ? f32_to_bf16(values[k + 1]) : uint16_t{0}};
         std::memcpy(out + (k / 2 * kPanelRows + row) * 4, pair, 4);
       }
     }
@@ -100,10 +101,14 @@ void pack_group_codes(const PackedWeightSpec& spec, const PanelSource& source, i
 
 std::string_view weight_layout_name(WeightLayout layout) {
   switch (layout) {
-    case WeightLayout::kF32: return "f32";
-    case WeightLayout::kBF16: return "bf16";
-    case WeightLayout::kW8: return "w8";
-    case WeightLayout::kW4: return "w4";
+    case WeightLayout::kF32:
+      return "f32";
+    case WeightLayout::kBF16:
+      return "bf16";
+    case WeightLayout::kW8:
+      return "w8";
+    case WeightLayout::kW4:
+      return "w4";
   }
   return "?";
 }
@@ -112,13 +117,18 @@ PackedWeight::PackedWeight(const PackedWeightSpec& spec) : spec_(spec) {
   PAGODA_CHECK(spec.rows > 0 && spec.depth > 0, "shape {} x {}", spec.rows, spec.depth);
   const auto depth = static_cast<size_t>(padded_depth());
   switch (spec.layout) {
-    case WeightLayout::kF32: panel_bytes_ = depth * kPanelRows * 4; break;
-    case WeightLayout::kBF16: panel_bytes_ = depth * kPanelRows * 2; break;
+    case WeightLayout::kF32:
+      panel_bytes_ = depth * kPanelRows * 4;
+      break;
+    case WeightLayout::kBF16:
+      panel_bytes_ = depth * kPanelRows * 2;
+      break;
     case WeightLayout::kW8:
     case WeightLayout::kW4: {
       const int g = spec.group_size;
       PAGODA_CHECK(g == 16 || g == 32 || g == 64 || g == 128, "group size {}", g);
-      PAGODA_CHECK(padded_depth() % g == 0, "depth {} is not a multiple of the group size {}", padded_depth(), g);
+      PAGODA_CHECK(padded_depth() % g == 0, "depth {} is not a multiple of the group size {}", padded_depth(),
+                   g);
       PAGODA_CHECK(spec.zero_point >= 0 && spec.zero_point <= (spec.layout == WeightLayout::kW8 ? 255 : 15));
       PAGODA_CHECK(!spec.has_offsets || spec.zero_point == 0, "offsets and a zero point exclude each other");
       panel_bytes_ = depth / static_cast<size_t>(g) * group_bytes();
@@ -129,17 +139,21 @@ PackedWeight::PackedWeight(const PackedWeightSpec& spec) : spec_(spec) {
 }
 
 size_t PackedWeight::group_bytes() const noexcept {
-  const size_t code_bytes = static_cast<size_t>(spec_.group_size) * kPanelRows / (spec_.layout == WeightLayout::kW4 ? 2 : 1);
+  const size_t code_bytes =
+      static_cast<size_t>(spec_.group_size) * kPanelRows / (spec_.layout == WeightLayout::kW4 ? 2 : 1);
   return kHalfRow * (spec_.has_offsets ? 2 : 1) + code_bytes;
 }
 
 void PackedWeight::pack_panel(int64_t index, const PanelSource& source) noexcept {
   uint8_t* const out = data_.data() + static_cast<size_t>(index) * panel_bytes_;
   switch (spec_.layout) {
-    case WeightLayout::kF32: return pack_f32(source, spec_.depth, out, panel_bytes_);
-    case WeightLayout::kBF16: return pack_bf16(source, spec_.depth, out, panel_bytes_);
+    case WeightLayout::kF32:
+      return pack_f32(source, spec_.depth, out, panel_bytes_);
+    case WeightLayout::kBF16:
+      return pack_bf16(source, spec_.depth, out, panel_bytes_);
     case WeightLayout::kW8:
-    case WeightLayout::kW4: break;
+    case WeightLayout::kW4:
+      break;
   }
   const int64_t group = spec_.group_size, num_groups = padded_depth() / group;
   const size_t scale_bytes = kHalfRow * (spec_.has_offsets ? 2 : 1);

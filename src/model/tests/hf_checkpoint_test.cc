@@ -1,0 +1,247 @@
+#include "model/loader/hf_checkpoint.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "model_files.h"
+#include "support/shared_data.h"
+
+namespace pagoda::model {
+namespace {
+
+using namespace test;
+using Tensors = std::vector<std::pair<std::string, std::vector<int64_t>>>;
+
+constexpr const char* kConfig = R"({"architectures":["LlamaForCausalLM"],"vocab_size":8,"hidden_size":32,
+  "intermediate_size":48,"num_hidden_layers":1,"num_attention_heads":2,"num_key_value_heads":1,
+  "max_position_embeddings":64,"rms_norm_eps":1e-5,"eos_token_id":2)";
+
+Tensors tiny_tensors() {
+  const std::string layer = "model.layers.0.";
+  return {{"model.embed_tokens.weight", {8, 32}},
+          {layer + "self_attn.q_proj.weight", {32, 32}},
+          {layer + "self_attn.k_proj.weight", {16, 32}},
+          {layer + "self_attn.v_proj.weight", {16, 32}},
+          {layer + "self_attn.o_proj.weight", {32, 32}},
+          {layer + "mlp.gate_proj.weight", {48, 32}},
+          {layer + "mlp.up_proj.weight", {48, 32}},
+          {layer + "mlp.down_proj.weight", {32, 48}},
+          {layer + "input_layernorm.weight", {32}},
+          {layer + "post_attention_layernorm.weight", {32}},
+          {"model.norm.weight", {32}}};
+}
+const std::pair<std::string, std::vector<int64_t>> kHead = {"lm_head.weight", {8, 32}};
+
+class HfCheckpoint : public ::testing::Test {
+ protected:
+  HfCheckpoint() {
+    config();
+    Tensors tensors = tiny_tensors();
+    tensors.push_back(kHead);
+    weights(tensors);
+  }
+  void config(const std::string& more = "") { dir_.write("config.json", kConfig + more + "}"); }
+  void weights(const Tensors& tensors) { dir_.write("model.safetensors", f32_safetensors(tensors)); }
+  std::string error() {
+    const auto checkpoint = open_checkpoint(dir_.path());
+    if (checkpoint) return "";
+    EXPECT_EQ(checkpoint.error().message.find('\n'), std::string::npos);
+    EXPECT_EQ(checkpoint.error().message.find(dir_.path()), 0u) << checkpoint.error().message;
+    return checkpoint.error().message;
+  }
+  void expect_error(const std::string& part) { EXPECT_NE(error().find(part), std::string::npos) << error(); }
+
+  TempDir dir_;
+};
+
+TEST_F(HfCheckpoint, OpensACompleteFolder) {
+  for (const std::string& path : {dir_.path(), dir_.path() + "/"}) {
+    const auto checkpoint = open_checkpoint(path);
+    ASSERT_TRUE(checkpoint) << checkpoint.error().message;
+    EXPECT_EQ(checkpoint->name, std::filesystem::path(dir_.path()).filename().string());
+    EXPECT_EQ(checkpoint->format, "safetensors (F32)");
+    EXPECT_GT(checkpoint->file_bytes, 0u);
+    EXPECT_TRUE(checkpoint->tokenizer_json.empty());
+    EXPECT_TRUE(checkpoint->chat_template.empty());
+    EXPECT_FALSE(checkpoint->add_bos_token);
+    // Hugging Face rows are in the order that is asked for.
+    std::vector<float> row(32);
+    (*checkpoint->tensors->matrix("model.layers.0.self_attn.q_proj.weight", 32, 32))
+        ->read_values(1, 1, row.data());
+    EXPECT_EQ(row[3], 35.0f);
+  }
+}
+
+TEST_F(HfCheckpoint, TiedEmbeddingsMatrix) {
+  config(R"(,"tie_word_embeddings":true)");
+  EXPECT_EQ(error(), "");  // tied, present: ignored
+  weights(tiny_tensors());
+  EXPECT_EQ(error(), "");  // tied, absent
+  const auto tied = open_checkpoint(dir_.path());
+  ASSERT_TRUE(tied);
+  EXPECT_TRUE(tied->config.tied_embeddings);
+  for (const char* const untied : {"", R"(,"tie_word_embeddings":false)"}) {
+    config(untied);
+    expect_error("tensor 'lm_head.weight' is missing");
+  }
+}
+
+TEST_F(HfCheckpoint, RefusesTensorsThatDoNotFit) {
+  Tensors tensors = tiny_tensors();
+  tensors.push_back({"lm_head.weight", {9, 32}});
+  weights(tensors);
+  expect_error("tensor 'lm_head.weight' at offset");
+  tensors = tiny_tensors();
+  tensors.push_back(kHead);
+  tensors.push_back({"model.layers.0.self_attn.q_proj.bias", {32}});
+  weights(tensors);
+  expect_error("'model.layers.0.self_attn.q_proj.bias' is no part of a llama model");
+  tensors.back() = {"model.layers.0.self_attn.rotary_emb.inv_freq", {8}};
+  weights(tensors);
+  EXPECT_EQ(error(), "");
+  config(R"(,"attention_bias":true)");
+  expect_error("'model.layers.0.self_attn.q_proj.bias' is missing");
+}
+
+TEST_F(HfCheckpoint, FindsTheTextModelOfAMultimodalFolder) {
+  for (const char* const prefix : {"language_model.model.", "model.language_model."}) {
+    Tensors tensors = tiny_tensors();
+    for (auto& [name, shape] : tensors) name = prefix + name.substr(sizeof("model.") - 1);
+    tensors.push_back({prefix[0] == 'l' ? "language_model.lm_head.weight" : "lm_head.weight", {8, 32}});
+    tensors.push_back({"vision_tower.x.weight", {3}});
+    weights(tensors);
+    EXPECT_EQ(error(), "") << prefix;
+  }
+}
+
+TEST_F(HfCheckpoint, ShardsAndTheirIndex) {
+  Tensors first = tiny_tensors();
+  std::filesystem::remove(dir_.path() + "/model.safetensors");
+  expect_error("neither model.safetensors nor model.safetensors.index.json");
+  dir_.write("a.safetensors", f32_safetensors(first));
+  dir_.write("b.safetensors", f32_safetensors({kHead}));
+  std::string map;
+  for (const auto& [name, shape] : first) map += "\"" + name + R"(":"a.safetensors",)";
+  const auto index = [&](const std::string& head_file) {
+    dir_.write("model.safetensors.index.json",
+               R"({"weight_map":{)" + map + R"("lm_head.weight":)" + head_file + "}}");
+  };
+  index(R"("b.safetensors")");
+  EXPECT_EQ(error(), "");
+  const auto whole = open_checkpoint(dir_.path());
+  ASSERT_TRUE(whole);
+  EXPECT_EQ(whole->file_bytes, f32_safetensors(first).size() + f32_safetensors({kHead}).size());
+  index(R"("a.safetensors")");
+  expect_error("lacks tensor 'lm_head.weight'");
+  index(R"("c.safetensors")");
+  expect_error("c.safetensors is missing");
+  for (const char* const escape :
+       {R"("../b.safetensors")", R"("/b.safetensors")", R"("x/b.safetensors")", R"("")", R"("..")",
+        R"("b.bin")", R"(".safetensors")", R"("b\u0000.safetensors")"}) {
+    index(escape);
+    expect_error("no safetensors file in the same folder");
+  }
+  index("3");
+  expect_error("gives 'lm_head.weight' no file name");
+  dir_.write("model.safetensors.index.json", "{}");
+  expect_error("weight_map");
+}
+
+TEST_F(HfCheckpoint, ReadsTokenizerFiles) {
+  dir_.write("tokenizer.json", "{\"model\":{}}");
+  dir_.write("tokenizer_config.json", R"({"bos_token":{"content":"<s>","lstrip":false},"eos_token":"</s>",
+    "unk_token":null,"add_bos_token":true,"model_max_length":1e30,"chat_template":"plain"})");
+  auto checkpoint = open_checkpoint(dir_.path());
+  ASSERT_TRUE(checkpoint) << checkpoint.error().message;
+  EXPECT_EQ(checkpoint->tokenizer_json, "{\"model\":{}}");
+  EXPECT_EQ(checkpoint->bos_token, "<s>");
+  EXPECT_EQ(checkpoint->eos_token, "</s>");
+  EXPECT_EQ(checkpoint->unk_token, "");
+  EXPECT_EQ(checkpoint->add_bos_token, true);
+  EXPECT_EQ(checkpoint->chat_template, "plain");
+  EXPECT_NE(checkpoint->tokenizer_config_json.find("1e30"), std::string::npos);
+
+  dir_.write("tokenizer_config.json",
+             R"({"chat_template":[{"name":"tool_use","template":"t"},{"name":"default","template":"d"}]})");
+  EXPECT_EQ(open_checkpoint(dir_.path())->chat_template, "d");
+  dir_.write("chat_template.jinja", "file");
+  EXPECT_EQ(open_checkpoint(dir_.path())->chat_template, "file");
+
+  dir_.write("tokenizer_config.json", R"({"eos_token":5})");
+  expect_error("'eos_token'");
+  dir_.write("tokenizer_config.json", R"({"chat_template":["x"]})");
+  expect_error("'chat_template'");
+}
+
+TEST_F(HfCheckpoint, RefusesBrokenJson) {
+  dir_.write("config.json", "{");
+  expect_error("config.json: is not valid JSON at offset");
+  dir_.write("config.json", "[]");
+  expect_error("instead of an object");
+  dir_.write("config.json", R"({"rope_theta":NaN})");
+  expect_error("not valid JSON");
+  dir_.write("config.json", R"({"rope_theta":1e999})");
+  expect_error("config.json");
+  std::string deep = "{\"architectures\":";
+  deep += std::string(2000000, '[') + std::string(2000000, ']') + "}";
+  dir_.write("config.json", deep);
+  expect_error("names no architecture");
+  dir_.write("config.json", "\xef\xbb\xbf" + std::string(kConfig) + "}");  // a byte order mark is fine
+  EXPECT_EQ(error(), "");
+  dir_.write("config.json", std::string((16 << 20) + 1, ' '));
+  expect_error("the limit is");
+}
+
+TEST(TinyCheckpoints, OpenOrSayWhatIsNotSupported) {
+  const auto shared = testing_support::shared_dir();
+  if (!shared) GTEST_SKIP() << "no reference data";
+  struct Expected {
+    const char* name;
+    const char* format;  // null: unsupported
+  };
+  for (const Expected& tiny : std::initializer_list<Expected>{{"llama-tied-f32", "safetensors (F32)"},
+                                                              {"llama3-rope-sharded", "safetensors (BF16)"},
+                                                              {"llama-spm-bias", "safetensors (F16)"},
+                                                              {"mistral-swa", "safetensors (BF16)"},
+                                                              {"qwen2", "safetensors (BF16)"},
+                                                              {"qwen3", "safetensors (BF16)"},
+                                                              {"gemma3", "safetensors (BF16)"},
+                                                              {"gemma2", nullptr},
+                                                              {"phi3", nullptr},
+                                                              {"phi3-longrope", nullptr},
+                                                              {"starcoder2", nullptr},
+                                                              {"gpt2", nullptr},
+                                                              {"granite", nullptr},
+                                                              {"qwen3-moe", nullptr},
+                                                              {"mixtral", nullptr}}) {
+    const auto checkpoint = open_checkpoint((*shared / "golden/tiny" / tiny.name).string());
+    if (tiny.format == nullptr) {
+      ASSERT_FALSE(checkpoint) << tiny.name;
+      EXPECT_EQ(checkpoint.error().kind, ErrorKind::kUnsupportedModel) << tiny.name;
+      EXPECT_NE(checkpoint.error().message.find(supported_architectures()), std::string::npos);
+      continue;
+    }
+    ASSERT_TRUE(checkpoint) << checkpoint.error().message;
+    EXPECT_EQ(checkpoint->format, tiny.format) << tiny.name;
+    EXPECT_FALSE(checkpoint->tokenizer_json.empty()) << tiny.name;
+    EXPECT_FALSE(checkpoint->chat_template.empty()) << tiny.name;
+    EXPECT_FALSE(checkpoint->config.eos.empty()) << tiny.name;
+  }
+  for (const char* const name : {"awq-4bit-g128", "gptq-4bit-g128-sym", "ct-w8a8"}) {
+    const auto quantised = open_checkpoint((*shared / "golden/quant" / name).string());
+    ASSERT_FALSE(quantised) << name;
+    EXPECT_EQ(quantised.error().kind, ErrorKind::kUnsupportedModel);
+    EXPECT_NE(quantised.error().message.find("quantised with"), std::string::npos)
+        << quantised.error().message;
+  }
+  const auto llama = open_checkpoint((*shared / "golden/tiny/llama-tied-f32").string());
+  EXPECT_EQ(llama->generation.temperature, 0.7);
+  EXPECT_EQ(llama->generation.top_p, 0.9);
+  const auto gemma = open_checkpoint((*shared / "golden/tiny/gemma3").string());
+  EXPECT_EQ(gemma->config.layer_window, (std::vector<int64_t>{24, 24, 0, 24}));
+  EXPECT_FLOAT_EQ(gemma->config.attention_scale, 1 / std::sqrt(40.0f));
+}
+
+}  // namespace
+}  // namespace pagoda::model

@@ -1,0 +1,156 @@
+#include "model/pack.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+namespace pagoda::model {
+namespace {
+
+// A matrix in memory.
+class FakeMatrix final : public MatrixReader {
+ public:
+  FakeMatrix(int64_t rows, int64_t depth, CodeScheme scheme, uint32_t seed)
+      : rows_(rows), depth_(depth), scheme_(scheme) {
+    std::mt19937 random(seed);
+    const auto count = static_cast<size_t>(rows * depth);
+    // Scales and offsets of 11 bits far below f16's range: exact in f16 once the multiplier is taken out.
+    const auto number = [&] {
+      return static_cast<float>(static_cast<int>(random() % 2000) - 1000) * 0x1p-40f;
+    };
+    if (scheme.bits == 0) {
+      for (size_t i = 0; i < count; ++i) values_.push_back(number());
+      return;
+    }
+    for (size_t i = 0; i < count; ++i) codes_.push_back(static_cast<uint8_t>(random() % (1u << scheme.bits)));
+    const size_t groups = count / static_cast<size_t>(scheme.group_size);
+    for (size_t i = 0; i < groups; ++i) scales_.push_back(number());
+    for (size_t i = 0; i < groups; ++i) offsets_.push_back(scheme.has_offsets ? number() * 64 : 0);
+    for (size_t i = 0; i < count; ++i) {
+      const size_t g = i / static_cast<size_t>(scheme.group_size);
+      values_.push_back(scales_[g] * static_cast<float>(codes_[i] - scheme.zero_point) + offsets_[g]);
+    }
+  }
+  int64_t rows() const override { return rows_; }
+  int64_t depth() const override { return depth_; }
+  CodeScheme scheme() const override { return scheme_; }
+  std::string describe() const override { return "x.gguf: tensor 'fake'"; }
+  Range code_range(int64_t first, int64_t count) const override {
+    Range range;
+    const int64_t groups = depth_ / scheme_.group_size;
+    for (int64_t i = first * groups; i < (first + count) * groups; ++i) {
+      const float scale = std::fabs(scales_[static_cast<size_t>(i)]);
+      if (scale > range.max_scale || std::isnan(scale)) range.max_scale = scale;
+      range.max_offset = std::max(range.max_offset, std::fabs(offsets_[static_cast<size_t>(i)]));
+    }
+    return range;
+  }
+  void read_codes(int64_t first, int64_t count, uint8_t* codes, float* scales,
+                  float* offsets) const override {
+    const int64_t groups = depth_ / scheme_.group_size;
+    std::copy_n(codes_.begin() + first * depth_, count * depth_, codes);
+    std::copy_n(scales_.begin() + first * groups, count * groups, scales);
+    if (scheme_.has_offsets) std::copy_n(offsets_.begin() + first * groups, count * groups, offsets);
+  }
+  void read_values(int64_t first, int64_t count, float* values) const override {
+    std::copy_n(values_.begin() + first * depth_, count * depth_, values);
+  }
+  float& scale(size_t index) { return scales_[index]; }
+
+ private:
+  int64_t rows_, depth_;
+  CodeScheme scheme_;
+  std::vector<uint8_t> codes_;
+  std::vector<float> scales_, offsets_, values_;
+};
+
+constexpr CodeScheme kFloat{};
+constexpr CodeScheme kFourBit{4, 32, false, 8};
+
+// Every row of the packed weight equals the rows of the parts, one part after the other.
+void expect_rows(const PackedWeight& weight, const std::vector<const MatrixReader*>& parts, float tolerance) {
+  int64_t row = 0;
+  std::vector<float> actual(static_cast<size_t>(weight.depth())), expected(actual);
+  for (const MatrixReader* const part : parts) {
+    for (int64_t r = 0; r < part->rows(); ++r, ++row) {
+      part->read_values(r, 1, expected.data());
+      weight.unpack_row(row, actual);
+      for (size_t k = 0; k < actual.size(); ++k) {
+        ASSERT_LE(std::fabs(actual[k] - expected[k]), tolerance * std::fabs(expected[k])) << row << " " << k;
+      }
+    }
+  }
+  EXPECT_EQ(row, weight.rows());
+}
+
+TEST(PackMatrix, StacksPartsOfAllSchemesInOrder) {
+  ComputePool pool(3);
+  for (const CodeScheme scheme : {kFloat, kFourBit, CodeScheme{4, 16, true, 0}, CodeScheme{8, 32, true, 0},
+                                  CodeScheme{8, 16, false, 32}, CodeScheme{8, 32, false, 128}}) {
+    // Parts that end inside panels of 32 rows, and one smaller than a panel.
+    const FakeMatrix a(40, 64, scheme, 1), b(7, 64, scheme, 2), c(70, 64, scheme, 3);
+    const std::vector<const MatrixReader*> parts = {&a, &b, &c};
+    ASSERT_TRUE(can_pack_together(parts, WeightPrecision::kNative));
+    const auto native = pack_matrix(parts, WeightPrecision::kNative, pool);
+    ASSERT_TRUE(native) << native.error().message;
+    EXPECT_EQ(native->layout(), packed_layout(scheme, WeightPrecision::kNative));
+    EXPECT_EQ(native->rows(), 117);
+    // Floats are rounded to bfloat16 (8 bits); codes with these scales are exact.
+    expect_rows(*native, parts, scheme.bits == 0 ? 0x1p-8f : 0);
+    const auto exact = pack_matrix(parts, WeightPrecision::kFloat32, pool);
+    ASSERT_TRUE(exact);
+    EXPECT_EQ(exact->layout(), WeightLayout::kF32);
+    expect_rows(*exact, parts, 0);
+  }
+}
+
+TEST(PackMatrix, LayoutFollowsTheScheme) {
+  EXPECT_EQ(packed_layout(kFloat, WeightPrecision::kNative), WeightLayout::kBF16);
+  EXPECT_EQ(packed_layout(kFourBit, WeightPrecision::kNative), WeightLayout::kW4);
+  EXPECT_EQ(packed_layout({8, 16, false, 32}, WeightPrecision::kNative), WeightLayout::kW8);
+  EXPECT_EQ(packed_layout(kFourBit, WeightPrecision::kFloat32), WeightLayout::kF32);
+}
+
+TEST(PackMatrix, OnlyEqualSchemesAndDepthsGoTogether) {
+  const FakeMatrix four(8, 64, kFourBit, 1), other_zero(8, 64, {4, 32, false, 4}, 1), plain(8, 64, kFloat, 1);
+  const FakeMatrix group16(8, 64, {4, 16, false, 8}, 1), offsets(8, 64, {4, 32, true, 0}, 1),
+      deep(8, 96, kFourBit, 1);
+  for (const MatrixReader* const other : {&other_zero, &plain, &group16, &offsets}) {
+    const std::vector<const MatrixReader*> parts = {&four, other};
+    EXPECT_FALSE(can_pack_together(parts, WeightPrecision::kNative));
+    EXPECT_TRUE(can_pack_together(parts, WeightPrecision::kFloat32));
+  }
+  const std::vector<const MatrixReader*> parts = {&four, &deep};
+  EXPECT_FALSE(can_pack_together(parts, WeightPrecision::kFloat32));
+}
+
+TEST(PackMatrix, RefusesScalesThatAreNoNumbers) {
+  ComputePool pool(2);
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    FakeMatrix matrix(40, 64, kFourBit, 1);
+    matrix.scale(77) = bad;
+    const std::vector<const MatrixReader*> parts = {&matrix};
+    const auto packed = pack_matrix(parts, WeightPrecision::kNative, pool);
+    ASSERT_FALSE(packed);
+    EXPECT_EQ(packed.error().kind, ErrorKind::kCorruptFile);
+    EXPECT_NE(packed.error().message.find("tensor 'fake'"), std::string::npos);
+  }
+}
+
+TEST(PackMatrix, TheNumberOfThreadsDoesNotShow) {
+  const FakeMatrix matrix(200, 64, kFourBit, 5);
+  const std::vector<const MatrixReader*> parts = {&matrix};
+  ComputePool one(1), four(4);
+  const auto a = pack_matrix(parts, WeightPrecision::kNative, one);
+  const auto b = pack_matrix(parts, WeightPrecision::kNative, four);
+  for (int64_t panel = 0; panel < a->num_panels(); ++panel) {
+    EXPECT_EQ(std::memcmp(a->panel(panel), b->panel(panel), a->panel_bytes()), 0);
+  }
+}
+
+}  // namespace
+}  // namespace pagoda::model
