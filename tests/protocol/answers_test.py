@@ -1,4 +1,5 @@
 """CASES sections B and C: shapes of answers, usage, server-sent events, logprobs and echo."""
+
 import json
 import unittest
 
@@ -38,8 +39,9 @@ class ShapeTest(ProtocolTest):
             whole = self.server.post(path, body)[1]["usage"]
             for key in ("prompt_tokens", "completion_tokens", "total_tokens"):
                 self.assertEqual(empty[0]["usage"][key], whole[key])
-            running = self.server.stream(path, {**body, "stream_options": {
-                "include_usage": True, "continuous_usage_stats": True}})
+            running = self.server.stream(
+                path, {**body, "stream_options": {"include_usage": True, "continuous_usage_stats": True}}
+            )
             counts = [e["usage"]["completion_tokens"] for e in running.events]
             self.assertEqual(counts, sorted(counts))
             self.assertEqual(counts[-1], whole["completion_tokens"])
@@ -71,7 +73,10 @@ class ShapeTest(ProtocolTest):
 
     def test_b019_error_in_mid_stream(self):
         for script in ("fault", "throw"):
-            for path, body in ((CHAT, messages("script:" + script)), (COMPLETIONS, {"prompt": "script:" + script})):
+            for path, body in (
+                (CHAT, messages("script:" + script)),
+                (COMPLETIONS, {"prompt": "script:" + script}),
+            ):
                 stream = self.server.stream(path, body)
                 self.assertEqual(stream.status, 200)
                 self.assertFalse(stream.done)
@@ -84,8 +89,15 @@ class ShapeTest(ProtocolTest):
         self.assertTrue(self.server.wait_idle())
 
     def test_b020_error_before_the_first_token_is_a_status(self):
-        for fields in ({"temperature": -1}, {"max_tokens": 10 ** 6}, {"logprobs": 25}, {"prompt": "x" * 5000},
-                       {"prompt": "script:faultfirst"}, {"model": "nope"}, {"n": 10 ** 6}):
+        for fields in (
+            {"temperature": -1},
+            {"max_tokens": 10**6},
+            {"logprobs": 25},
+            {"prompt": "x" * 5000},
+            {"prompt": "script:faultfirst"},
+            {"model": "nope"},
+            {"n": 10**6},
+        ):
             body = {"prompt": "hi", **fields}
             whole = self.server.request(COMPLETIONS, body)
             stream = self.server.request(COMPLETIONS, {**body, "stream": True})
@@ -103,7 +115,9 @@ class ShapeTest(ProtocolTest):
         self.assertTrue(all("role" not in c["delta"] for c in stream.choices()[1:]))
         other = self.server.stream(CHAT, messages("script:hello"))
         self.assertNotEqual(other.events[0]["id"], stream.events[0]["id"])
-        text = self.server.stream(COMPLETIONS, {"prompt": "script:hello", "model": "alias", "request_id": "mine"})
+        text = self.server.stream(
+            COMPLETIONS, {"prompt": "script:hello", "model": "alias", "request_id": "mine"}
+        )
         self.assertEqual(text.events[0]["object"], "text_completion")
         self.assertEqual({e["model"] for e in text.events}, {"alias"})
         self.assertEqual({e["id"] for e in text.events}, {"cmpl-mine"})
@@ -114,7 +128,9 @@ class ShapeTest(ProtocolTest):
         self.assertEqual([c["text"] for c in body["choices"]], ["P0x", "P0x", "P1x", "P1x"])
         self.assertEqual(body["usage"]["prompt_tokens"], 4)
         self.assertEqual(body["usage"]["completion_tokens"], 4)
-        stream = self.server.stream(COMPLETIONS, {"prompt": ["P0", "P1"], "n": 2, "echo": True, "max_tokens": 1})
+        stream = self.server.stream(
+            COMPLETIONS, {"prompt": ["P0", "P1"], "n": 2, "echo": True, "max_tokens": 1}
+        )
         self.assertEqual([stream.output(i) for i in range(4)], ["P0x", "P0x", "P1x", "P1x"])
         ids = self.server.complete([[105, 106], [107]], max_tokens=2, echo=True)[1]
         self.assertEqual([c["text"] for c in ids["choices"]], ["abxx", "cxx"])
@@ -134,7 +150,13 @@ class ShapeTest(ProtocolTest):
 
 class LogprobsTest(ProtocolTest):
     def test_b024_chat_shape(self):
-        body = {**messages("script:hello"), "logprobs": True, "top_logprobs": 2, "max_tokens": 3, "temperature": 0}
+        body = {
+            **messages("script:hello"),
+            "logprobs": True,
+            "top_logprobs": 2,
+            "max_tokens": 3,
+            "temperature": 0,
+        }
         content = self.server.post(CHAT, body)[1]["choices"][0]["logprobs"]["content"]
         self.assertEqual([e["token"] for e in content], ["hello wor", "ld!"])
         for entry in content:
@@ -174,7 +196,9 @@ class LogprobsTest(ProtocolTest):
         self.assertEqual([e["bytes"] for e in content[1:5]], [[240], [159], [152], [128]])
 
     def test_b026_keys_do_not_collide(self):
-        logprobs = self.server.complete("script:collide", logprobs=2, max_tokens=1, temperature=0)[1]["choices"][0]["logprobs"]
+        logprobs = self.server.complete("script:collide", logprobs=2, max_tokens=1, temperature=0)[1][
+            "choices"
+        ][0]["logprobs"]
         self.assertEqual(set(logprobs["top_logprobs"][0]), {"bytes:\\x9f", "bytes:\\x98"})
 
     def test_b028_echo_with_logprobs(self):
@@ -207,12 +231,14 @@ class LogprobsTest(ProtocolTest):
 
     def test_b030_no_infinity(self):
         # All candidates but one are masked; the reader refuses NaN and Infinity.
-        status, body = self.server.complete("script:hello", allowed_token_ids=[100], logprobs=20, max_tokens=2, temperature=0)
+        status, body = self.server.complete(
+            "script:hello", allowed_token_ids=[100], logprobs=20, max_tokens=2, temperature=0
+        )
         self.assertEqual(status, 200)
         self.assertEqual(body["choices"][0]["text"], "\\\\")
 
     def test_b031_limits(self):
-        for value in (25, -1, 10 ** 9):
+        for value in (25, -1, 10**9):
             self.assert_error(self.server.complete("a", logprobs=value), 400, "logprobs")
         self.assertEqual(self.server.complete("a", logprobs=True, max_tokens=1)[0], 200)
         self.assert_error(self.server.chat("a", logprobs=True, top_logprobs=21), 400, "top_logprobs")
@@ -221,7 +247,9 @@ class LogprobsTest(ProtocolTest):
         self.assert_error(self.server.complete("a", prompt_logprobs=-1), 400, "prompt_logprobs")
 
     def test_prompt_logprobs(self):
-        entries = self.server.complete("abc", prompt_logprobs=2, max_tokens=1)[1]["choices"][0]["prompt_logprobs"]
+        entries = self.server.complete("abc", prompt_logprobs=2, max_tokens=1)[1]["choices"][0][
+            "prompt_logprobs"
+        ]
         self.assertIsNone(entries[0])
         self.assertEqual(len(entries), 3)
         self.assertIn(str(8 + ord("b")), entries[1])

@@ -1,4 +1,5 @@
 """A server process over the scripted model, and a small HTTP client for it (standard library only)."""
+
 import atexit
 import http.client
 import json
@@ -20,7 +21,7 @@ def letters(text):
 SCRIPTS = {
     "emoji": {"pieces": EMOJI},
     "emoji2": {"pieces": [[97], [240, 159], [152], [128], [98]], "delay_ms": 50},
-    "family": {"pieces": [[b] for b in "x\U0001F468\u200d\U0001F469\u200d\U0001F467y".encode()]},
+    "family": {"pieces": [[b] for b in "x\U0001f468\u200d\U0001f469\u200d\U0001f467y".encode()]},
     "scripts": {"pieces": [[b] for b in "é नमस्ते 中文 🇩🇪\u2028!".encode()]},
     "halfeuro": {"pieces": [[226], [130], "A"]},
     "badff": {"pieces": [[255], "h"]},
@@ -63,13 +64,15 @@ class Server:
         self._file = tempfile.NamedTemporaryFile("w", suffix=".json")
         json.dump({"scripts": SCRIPTS}, self._file)
         self._file.flush()
+        self._log = tempfile.TemporaryFile()  # a pipe that nobody reads would stop the server
         command = [binary, "--script-file", self._file.name]
         for name, value in flags.items():
             command += ["--" + name.replace("_", "-"), str(value)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log, text=True)
         line = self.process.stdout.readline()
         if not line.startswith("port "):
-            raise RuntimeError("the server did not start: " + self.process.stderr.read())
+            self._log.seek(0)
+            raise RuntimeError("the server did not start: " + self._log.read().decode())
         self.port = int(line.split()[1])
         atexit.register(self.stop)
 
@@ -82,8 +85,8 @@ class Server:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
-        for stream in (self.process.stdout, self.process.stderr):
-            stream.close()
+        self.process.stdout.close()
+        self._log.close()
         self._file.close()
         atexit.unregister(self.stop)
         return self.process.returncode
@@ -93,8 +96,12 @@ class Server:
         data = json.dumps(body).encode() if isinstance(body, (dict, list)) else body
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
-            connection.request(method or ("POST" if data is not None else "GET"), path, data,
-                               {"Content-Type": "application/json", **(headers or {})})
+            connection.request(
+                method or ("POST" if data is not None else "GET"),
+                path,
+                data,
+                {"Content-Type": "application/json", **(headers or {})},
+            )
             response = connection.getresponse()
             return response.status, {k.lower(): v for k, v in response.getheaders()}, response.read()
         finally:
@@ -119,14 +126,18 @@ class Server:
         return self.post("/v1/completions", {"prompt": prompt, **fields})
 
     def chat(self, content, **fields):
-        return self.post("/v1/chat/completions", {"messages": [{"role": "user", "content": content}], **fields})
+        return self.post(
+            "/v1/chat/completions", {"messages": [{"role": "user", "content": content}], **fields}
+        )
 
     def open_stream(self, path, body):
         """A socket on which the answer to a streaming request will arrive."""
         connection = socket.create_connection(("127.0.0.1", self.port))
         data = json.dumps({**body, "stream": True}).encode()
-        connection.sendall(b"POST " + path.encode() + b" HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
-                           b"Content-Length: " + str(len(data)).encode() + b"\r\n\r\n" + data)
+        connection.sendall(
+            b"POST " + path.encode() + b" HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
+            b"Content-Length: " + str(len(data)).encode() + b"\r\n\r\n" + data
+        )
         return connection
 
     def alive(self):
@@ -158,7 +169,7 @@ class Stream:
         for frame in text[:-2].split("\n\n"):
             assert frame.startswith("data: ") and "\n" not in frame and "\r" not in frame, frame
             assert not self.done, "something after [DONE]"
-            payload = frame[len("data: "):]
+            payload = frame[len("data: ") :]
             if payload == "[DONE]":
                 self.done = True
             else:
@@ -183,6 +194,7 @@ class Stream:
 
 class ProtocolTest(unittest.TestCase):
     """Tests that share one server."""
+
     flags = {}
 
     @classmethod

@@ -1,4 +1,5 @@
 """CASES section K as seen from outside: clients that leave, aborts, poison requests, limits, shutdown."""
+
 import json
 import random
 import signal
@@ -35,7 +36,7 @@ def read_stream(connection):
         size, _, rest = rest.partition(b"\r\n")
         length = int(size, 16) if size else 0
         body += rest[:length]
-        rest = rest[length + 2:]
+        rest = rest[length + 2 :]
     return Stream(int(head.split()[1]), {}, body.decode())
 
 
@@ -48,8 +49,14 @@ class ClientGoneTest(ProtocolTest):
     def open_whole(self, body):
         connection = socket.create_connection(("127.0.0.1", self.server.port))
         data = json.dumps(body).encode()
-        connection.sendall(b"POST " + COMPLETIONS.encode() + b" HTTP/1.1\r\nHost: h\r\nContent-Length: " +
-                           str(len(data)).encode() + b"\r\n\r\n" + data)
+        connection.sendall(
+            b"POST "
+            + COMPLETIONS.encode()
+            + b" HTTP/1.1\r\nHost: h\r\nContent-Length: "
+            + str(len(data)).encode()
+            + b"\r\n\r\n"
+            + data
+        )
         return connection
 
     def wait_running(self, count):
@@ -61,7 +68,10 @@ class ClientGoneTest(ProtocolTest):
         self.fail("the requests did not start")
 
     def test_b115_client_leaves(self):
-        for open_request in (lambda: self.server.open_stream(COMPLETIONS, SLOW), lambda: self.open_whole(SLOW)):
+        for open_request in (
+            lambda: self.server.open_stream(COMPLETIONS, SLOW),
+            lambda: self.open_whole(SLOW),
+        ):
             for leave in (lambda c: c.close(), reset):
                 connection = open_request()
                 self.wait_running(1)
@@ -128,7 +138,7 @@ class LimitsTest(ProtocolTest):
         self.assertEqual(stream.finishes(), [])
         busy = [self.server.open_stream(COMPLETIONS, {**SLOW, "max_tokens": 60}) for _ in range(2)]
         time.sleep(0.1)
-        # Queued behind both slots: the deadline passes before the first token, so it is a status even when streaming.
+        # Queued behind both slots: the deadline passes before the first token, so it is a status.
         status, _, answer = self.server.request(COMPLETIONS, {**body, "stream": True})
         self.assertEqual((status, json.loads(answer)["error"]["code"]), (504, "timeout"))
         for connection in busy:
@@ -141,7 +151,10 @@ class LimitsTest(ProtocolTest):
         again = [c["text"] for c in self.server.post(COMPLETIONS, body)[1]["choices"]]
         self.assertEqual(first, again)
         self.assertEqual(len(set(first)), 2)
-        unseeded = {self.server.complete("script:random", max_tokens=24, temperature=1)[1]["choices"][0]["text"] for _ in range(5)}
+        unseeded = {
+            self.server.complete("script:random", max_tokens=24, temperature=1)[1]["choices"][0]["text"]
+            for _ in range(5)
+        }
         self.assertEqual(len(unseeded), 5)
 
 
@@ -159,6 +172,7 @@ class SmallPoolTest(ProtocolTest):
 
         def ask(i):
             answers[i] = self.server.stream(COMPLETIONS, {"prompt": "script:slowabc", "max_tokens": 52})
+
         threads = [threading.Thread(target=ask, args=(i,)) for i in range(len(answers))]
         for thread in threads:
             thread.start()
@@ -171,12 +185,28 @@ class SmallPoolTest(ProtocolTest):
 
 class PoisonTest(ProtocolTest):
     def test_b124_bad_requests_do_not_disturb_streams(self):
-        streams = [self.server.open_stream(COMPLETIONS, {"prompt": "script:slowabc", "max_tokens": 52}) for _ in range(8)]
-        bodies = [b"", b"[]", b'{"prompt":"\xff"}', b"[" * 10 ** 5, b'{"prompt":"a","n":1000000}', b'{"prompt":[4294967301]}',
-                  b'{"prompt":"a","logit_bias":{"4294967301":5}}', b'{"prompt":"a","max_tokens":9223372036854775807}',
-                  b'{"prompt":[""]}', b'{"prompt":"a","temperature":1e999}', b'{"prompt":"a","stop":[""]}',
-                  b'{"prompt":"a","logprobs":1000000000}', b'{"prompt":"script:fault"}', b'{"prompt":"script:throw"}',
-                  b'{"prompt":"a","seed":10000000000000000000000000000000}', b'{"prompt":"' + b"x" * 10 ** 6 + b'"}']
+        streams = [
+            self.server.open_stream(COMPLETIONS, {"prompt": "script:slowabc", "max_tokens": 52})
+            for _ in range(8)
+        ]
+        bodies = [
+            b"",
+            b"[]",
+            b'{"prompt":"\xff"}',
+            b"[" * 10**5,
+            b'{"prompt":"a","n":1000000}',
+            b'{"prompt":[4294967301]}',
+            b'{"prompt":"a","logit_bias":{"4294967301":5}}',
+            b'{"prompt":"a","max_tokens":9223372036854775807}',
+            b'{"prompt":[""]}',
+            b'{"prompt":"a","temperature":1e999}',
+            b'{"prompt":"a","stop":[""]}',
+            b'{"prompt":"a","logprobs":1000000000}',
+            b'{"prompt":"script:fault"}',
+            b'{"prompt":"script:throw"}',
+            b'{"prompt":"a","seed":10000000000000000000000000000000}',
+            b'{"prompt":"' + b"x" * 10**6 + b'"}',
+        ]
         for body in bodies:
             self.assertGreaterEqual(self.server.request(COMPLETIONS, body, method="POST")[0], 400, body[:60])
         for connection in streams:
@@ -188,7 +218,9 @@ class PoisonTest(ProtocolTest):
 class ShutdownTest(unittest.TestCase):
     def test_b126_running_streams_finish(self):
         server = Server(shutdown_timeout=20)
-        streams = [server.open_stream(COMPLETIONS, {"prompt": "script:slowabc", "max_tokens": 52}) for _ in range(4)]
+        streams = [
+            server.open_stream(COMPLETIONS, {"prompt": "script:slowabc", "max_tokens": 52}) for _ in range(4)
+        ]
         first = [connection.recv(1, socket.MSG_PEEK) for connection in streams]
         self.assertTrue(all(first))
         server.process.send_signal(signal.SIGTERM)

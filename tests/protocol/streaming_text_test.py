@@ -1,4 +1,5 @@
 """CASES section A: UTF-8, detokenisation and stop strings, streamed and not."""
+
 import socket
 import time
 import unittest
@@ -16,8 +17,10 @@ class Utf8Test(ProtocolTest):
         choice = whole["choices"][0]
         self.assertEqual(stream.output(), choice["text"])
         self.assertEqual(stream.finishes(), [choice["finish_reason"]])
-        self.assertEqual({**stream.usage()[-1], "prompt_tokens_details": None},
-                         {**whole["usage"], "prompt_tokens_details": None})
+        self.assertEqual(
+            {**stream.usage()[-1], "prompt_tokens_details": None},
+            {**whole["usage"], "prompt_tokens_details": None},
+        )
         chat = self.server.chat("script:" + script, **{"max_tokens": 100, **fields})[1]
         self.assertEqual(chat["choices"][0]["message"]["content"], choice["text"])
         return choice, whole["usage"], stream
@@ -28,7 +31,11 @@ class Utf8Test(ProtocolTest):
         self.assertEqual(usage["completion_tokens"], 5)
         self.assertEqual(len(stream.deltas()), 3)
         self.assertNotIn("\ufffd", stream.text)
-        for script, text in (("emoji", "a😀b"), ("family", "x👨\u200d👩\u200d👧y"), ("scripts", "é नमस्ते 中文 🇩🇪\u2028!")):
+        for script, text in (
+            ("emoji", "a😀b"),
+            ("family", "x👨\u200d👩\u200d👧y"),
+            ("scripts", "é नमस्ते 中文 🇩🇪\u2028!"),
+        ):
             choice, _, stream = self.both(script)
             self.assertEqual(choice["text"], text)
             self.assertNotIn("\ufffd", stream.text)
@@ -43,8 +50,13 @@ class Utf8Test(ProtocolTest):
         self.assertEqual(self.both("emoji", max_tokens=5)[0]["text"], "a😀")
 
     def test_b004_invalid_bytes_do_not_eat_what_follows(self):
-        for script, text in (("halfeuro", "\ufffdA"), ("badff", "\ufffdh"), ("surrogate", "\ufffd" * 3),
-                             ("overlong", "\ufffd" * 2), ("toobig", "\ufffd" * 4)):
+        for script, text in (
+            ("halfeuro", "\ufffdA"),
+            ("badff", "\ufffdh"),
+            ("surrogate", "\ufffd" * 3),
+            ("overlong", "\ufffd" * 2),
+            ("toobig", "\ufffd" * 4),
+        ):
             self.assertEqual(self.both(script)[0]["text"], text, script)
 
     def test_b005_stop_strings(self):
@@ -81,8 +93,9 @@ class Utf8Test(ProtocolTest):
         self.assertEqual(usage["completion_tokens"], 3)
 
     def test_b006_nothing_is_held_back_longer_than_needed(self):
-        connection = self.server.open_stream("/v1/completions", {
-            "prompt": "script:slowx", "max_tokens": 50, "stop": ["zzzzzzzzzz"]})
+        connection = self.server.open_stream(
+            "/v1/completions", {"prompt": "script:slowx", "max_tokens": 50, "stop": ["zzzzzzzzzz"]}
+        )
         start, first, received = time.monotonic(), None, b""
         while b"[DONE]" not in received:
             received += connection.recv(65536)
@@ -101,8 +114,9 @@ class Utf8Test(ProtocolTest):
         chat = self.server.chat("script:78", stop=["7"])[1]
         self.assertEqual(chat["choices"][0]["message"]["content"], "")
         self.assertEqual(chat["usage"]["completion_tokens"], 1)
-        chat = self.server.stream("/v1/chat/completions", {
-            "messages": [{"role": "user", "content": "script:78"}], "stop": ["7"]})
+        chat = self.server.stream(
+            "/v1/chat/completions", {"messages": [{"role": "user", "content": "script:78"}], "stop": ["7"]}
+        )
         self.assertEqual(chat.finishes(), ["stop"])
         self.assertTrue(stream.done and chat.done)
 
@@ -113,8 +127,9 @@ class Utf8Test(ProtocolTest):
             self.assertEqual(choice["text"], "abc")
             self.assertEqual(choice["stop_reason"], 4)
             self.assertEqual(usage["completion_tokens"], 1)
-        choice, usage, _ = self.both("turnend", stop_token_ids=[4], skip_special_tokens=False,
-                                     include_stop_str_in_output=True)
+        choice, usage, _ = self.both(
+            "turnend", stop_token_ids=[4], skip_special_tokens=False, include_stop_str_in_output=True
+        )
         self.assertEqual(choice["text"], "abc<|im_end|>")
         self.assertEqual(usage["completion_tokens"], 2)
         self.assertEqual(self.both("turnend")[0]["text"], "abczzz")

@@ -39,9 +39,7 @@ void run_work(ApiState& state, const net::HttpRequest& request,
 }  // namespace
 
 ApiState::ApiState(ApiOptions options, telemetry::Metrics* metrics)
-    : options_(std::move(options)), metrics_(metrics) {
-  if (metrics_ != nullptr) totals_.emplace(*metrics_);
-}
+    : options_(std::move(options)), metrics_(metrics) {}
 
 void ApiState::set_ready(LoadedModel model) {
   PAGODA_CHECK(!loaded(), "set_ready() is called once");
@@ -72,7 +70,7 @@ std::optional<Error> ApiState::unavailable() const {
 
 std::optional<std::string> ApiState::metrics_text() {
   if (metrics_ == nullptr) return std::nullopt;
-  if (loaded()) totals_->update(service().stats());
+  if (loaded()) service::update_metrics(service().stats(), *metrics_);
   return metrics_->text();
 }
 

@@ -35,7 +35,6 @@ class ApiState {
  private:
   const ApiOptions options_;
   telemetry::Metrics* const metrics_;
-  std::optional<service::EngineTotals> totals_;
   // Written once, before loaded_ is set.
   LoadedModel model_;
   openai::ParseOptions parse_;

@@ -56,6 +56,7 @@ Result<ChatRequest> parse_chat_request(std::string_view body, const ParseOptions
   }
   request.context_json = read_chat_context(fields, options);
   PAGODA_TRY(finish_fields(fields, options, &common.unknown_fields));
+  PAGODA_TRY(check_fan_out(common, 1));
   return request;
 }
 

@@ -15,6 +15,8 @@ constexpr size_t kMaxStopBytes = 4096;  // each costs a table of that size per c
 constexpr size_t kMaxBadWords = 1024;
 constexpr size_t kMaxIdentifierBytes =
     256;  // request_id and cache_salt are copied into every message about the request
+// Every prompt and choice of a request carries its own copy of the sampling fields.
+constexpr size_t kMaxFanOutBytes = size_t{64} << 20;
 constexpr double kMaxTimeoutSeconds = 86400;
 constexpr int64_t kNoLimit = INT64_MAX;
 // Penalties above this make float logits overflow; 2 is already strong.
@@ -89,6 +91,12 @@ void read_logit_bias(FieldReader& fields, const ParseOptions& options, SamplingF
   }
 }
 
+// Repetitions would cost time in every step.
+void sort_unique(std::vector<TokenId>* ids) {
+  std::sort(ids->begin(), ids->end());
+  ids->erase(std::unique(ids->begin(), ids->end()), ids->end());
+}
+
 void read_token_limits(FieldReader& fields, const ParseOptions& options, SamplingFields* sampling) {
   if (auto ids = fields.token_ids("stop_token_ids", options.vocab_size))
     sampling->stop_token_ids = std::move(*ids);
@@ -97,6 +105,8 @@ void read_token_limits(FieldReader& fields, const ParseOptions& options, Samplin
       fields.fail("allowed_token_ids", "allowed_token_ids must not be empty: nothing could be generated.");
     sampling->allowed_token_ids = std::move(*ids);
   }
+  sort_unique(&sampling->stop_token_ids);
+  sort_unique(&sampling->allowed_token_ids);
 }
 
 void read_sampling(FieldReader& fields, const ParseOptions& options, SamplingFields* sampling) {
@@ -223,6 +233,29 @@ Result<void> finish_fields(FieldReader& fields, const ParseOptions& options,
   }
   if (unknown->size() > kMaxReportedFields) unknown->resize(kMaxReportedFields);
   return {};
+}
+
+Result<void> check_fan_out(const CommonFields& common, size_t num_prompts) {
+  const SamplingFields& sampling = common.sampling;
+  const auto text_bytes = [](const std::vector<std::string>& texts) {
+    size_t bytes = 0;
+    for (const std::string& text : texts) bytes += text.size();
+    return bytes;
+  };
+  const size_t per_prompt =
+      sampling.logit_bias.size() * sizeof(sampling.logit_bias[0]) +
+      (sampling.allowed_token_ids.size() + sampling.stop_token_ids.size()) * sizeof(TokenId) +
+      text_bytes(sampling.bad_words);
+  // A stop string comes with a table of one size_t per byte in every choice.
+  const size_t per_choice = text_bytes(sampling.stop) * (1 + sizeof(size_t));
+  const size_t total = num_prompts * (per_prompt + static_cast<size_t>(common.n) * per_choice);
+  if (total <= kMaxFanOutBytes) return {};
+  return make_error(
+      ErrorKind::kInvalidArgument,
+      fmt::format("The request's logit_bias, token lists, stop and bad_words, repeated for {} prompts with "
+                  "{} choices each, would take {} bytes; at most {} are allowed.",
+                  num_prompts, common.n, total, kMaxFanOutBytes),
+      num_prompts > 1 ? "prompt" : "n");
 }
 
 std::optional<int> read_logprobs_count(FieldReader& fields, const char* name, const ParseOptions& options) {

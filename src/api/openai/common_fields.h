@@ -22,6 +22,9 @@ void read_common(FieldReader& fields, const ParseOptions& options, CommonFields*
 Result<void> finish_fields(FieldReader& fields, const ParseOptions& options,
                            std::vector<std::string>* unknown);
 
+// kInvalidArgument when the request, small as it is, would grow to more memory than one client should take.
+Result<void> check_fan_out(const CommonFields& common, size_t num_prompts);
+
 // The largest number of logprobs that a request may ask for in field `name`; -1 is allowed with unlimited
 // logprobs.
 std::optional<int> read_logprobs_count(FieldReader& fields, const char* name, const ParseOptions& options);

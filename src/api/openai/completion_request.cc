@@ -100,6 +100,7 @@ Result<CompletionRequest> parse_completion_request(std::string_view body, const 
     fields.fail(std::move(prompts).error());
   }
   PAGODA_TRY(finish_fields(fields, options, &common.unknown_fields));
+  PAGODA_TRY(check_fan_out(common, request.prompts.size()));
   return request;
 }
 

@@ -39,8 +39,9 @@ TEST_F(PromptEncoderTest, TextIdsAndChat) {
 }
 
 TEST_F(PromptEncoderTest, ContinuesTheFinalMessage) {
-  const auto encoded = encode(ChatPrompt{
-      R"({"messages":[{"content":"q"},{"content":"The answer"}],"continue_final_message":true,"add_generation_prompt":false})"});
+  const auto encoded = encode(
+      ChatPrompt{R"({"messages":[{"content":"q"},{"content":"The answer"}],"continue_final_message":true,)"
+                 R"("add_generation_prompt":false})"});
   ASSERT_TRUE(encoded);
   EXPECT_EQ(encoded->text, "<|im_start|>q<|im_end|><|im_start|>The answer");
   EXPECT_EQ(tokenizer_.decode(encoded->ids, false).value(), encoded->text);

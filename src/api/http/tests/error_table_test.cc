@@ -49,9 +49,9 @@ TEST(ErrorTable, RetryAfterIsAHeader) {
 }
 
 TEST(ErrorTable, TransportErrorsHaveTheSameShape) {
-  EXPECT_EQ(
-      transport_error_body(405, "GET is not allowed"),
-      R"({"error":{"message":"GET is not allowed","type":"invalid_request_error","param":null,"code":"method_not_allowed"}})");
+  EXPECT_EQ(transport_error_body(405, "GET is not allowed"),
+            R"({"error":{"message":"GET is not allowed","type":"invalid_request_error","param":null,)"
+            R"("code":"method_not_allowed"}})");
   EXPECT_NE(transport_error_body(500, "x").find("server_error"), std::string::npos);
   EXPECT_NE(transport_error_body(404, "x").find("not_found"), std::string::npos);
 }

@@ -82,8 +82,8 @@ TEST(ChatRequest, ToolCallsInTheHistory) {
         fmt::format(R"({{"messages":[{{"role":"assistant",{}}},{{"role":"tool","content":"4"}}]}})",
                     fields))["messages"][0];
   };
-  const std::string calls =
-      R"("tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{\"city\": \"Paris\"}"}}])";
+  const std::string calls = R"("tool_calls":[{"id":"c","type":"function","function":{"name":"f",)"
+                            R"("arguments":"{\"city\": \"Paris\"}"}}])";
   const Json with_null = message(R"("content":null,)" + calls);
   EXPECT_EQ(with_null["content"], "");
   EXPECT_EQ(dump_json(with_null["tool_calls"][0]["function"]["arguments"]), R"({"city":"Paris"})");
@@ -107,10 +107,10 @@ TEST(ChatRequest, ToolCallsInTheHistory) {
 TEST(ChatRequest, ContextHasWhatTemplatesExpect) {
   const Json context =
       context_of(chat_body(R"("chat_template_kwargs":{"enable_thinking":false},"reasoning_effort":"low")"));
-  EXPECT_EQ(
-      dump_json(context),
-      R"({"messages":[{"role":"user","content":"hi"}],"tools":null,"documents":null,"add_generation_prompt":true,)"
-      R"("bos_token":"<s>","eos_token":"</s>","reasoning_effort":"low","enable_thinking":false})");
+  EXPECT_EQ(dump_json(context),
+            R"({"messages":[{"role":"user","content":"hi"}],"tools":null,"documents":null,)"
+            R"("add_generation_prompt":true,)"
+            R"("bos_token":"<s>","eos_token":"</s>","reasoning_effort":"low","enable_thinking":false})");
   EXPECT_EQ(context_of(chat_body(R"("add_generation_prompt":false)"))["add_generation_prompt"], false);
   const Json continued = context_of(chat_body(R"("continue_final_message":true)"));
   EXPECT_EQ(continued["add_generation_prompt"], false);

@@ -20,7 +20,8 @@ TEST(ChatBody, HasTheShapeOfTheReference) {
   EXPECT_EQ(
       builder->body({3, 1, 0}),
       R"({"id":"chatcmpl-1","object":"chat.completion","created":7,"model":"tiny","choices":[{"index":0,)"
-      R"("message":{"role":"assistant","content":"hello","refusal":null},"logprobs":null,"finish_reason":"stop",)"
+      R"("message":{"role":"assistant","content":"hello","refusal":null},"logprobs":null,)"
+      R"("finish_reason":"stop",)"
       R"("stop_reason":null}],"usage":{"prompt_tokens":3,"completion_tokens":1,"total_tokens":4,)"
       R"("prompt_tokens_details":{"cached_tokens":0}},"prompt_logprobs":null})");
 }
@@ -38,18 +39,16 @@ TEST(ChatChunks, RoleContentFinish) {
   auto builder = make_chat_builder(options());
   const auto first = builder->chunks({.index = 0, .text = "hel", .ids = {TokenId{1}}}, {3, 1, 0});
   ASSERT_EQ(first.size(), 2u);
-  EXPECT_EQ(
-      first[0],
-      R"({"id":"chatcmpl-1","object":"chat.completion.chunk","created":7,"model":"tiny","choices":[{"index":0,)"
-      R"("delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]})");
+  EXPECT_EQ(first[0], R"({"id":"chatcmpl-1","object":"chat.completion.chunk","created":7,"model":"tiny",)"
+                      R"("choices":[{"index":0,)"
+                      R"("delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]})");
   EXPECT_EQ((*parse_json(first[1]))["choices"][0]["delta"], (Json{{"content", "hel"}}));
   const auto last = builder->chunks({.index = 0, .text = "lo", .finish = Finish::kLength}, {3, 2, 0});
   ASSERT_EQ(last.size(), 2u);
   EXPECT_EQ((*parse_json(last[0]))["choices"][0]["finish_reason"], nullptr);
-  EXPECT_EQ(
-      last[1],
-      R"({"id":"chatcmpl-1","object":"chat.completion.chunk","created":7,"model":"tiny","choices":[{"index":0,)"
-      R"("delta":{},"logprobs":null,"finish_reason":"length","stop_reason":null}]})");
+  EXPECT_EQ(last[1], R"({"id":"chatcmpl-1","object":"chat.completion.chunk","created":7,"model":"tiny",)"
+                     R"("choices":[{"index":0,)"
+                     R"("delta":{},"logprobs":null,"finish_reason":"length","stop_reason":null}]})");
 }
 
 // CASES B015: usage null in chunks, or the running numbers.

@@ -258,6 +258,26 @@ TEST(CompletionRequest, PromptForms) {
   EXPECT_THAT(std::get<1>(lists->prompts[0]), ElementsAre(TokenId{1}, TokenId{2}));
 }
 
+// A body of a few kilobytes must not become gigabytes because every prompt and choice has its copy.
+TEST(CompletionRequest, FanOutIsBounded) {
+  ParseOptions options = test_options();
+  options.max_prompts = 1024;
+  options.max_n = 128;
+  const auto body = [](int prompts, int n) {
+    std::string text = R"({"prompt":["a")";
+    for (int i = 1; i < prompts; ++i) text += R"(,"a")";
+    return text + fmt::format(R"(],"n":{},"stop":"{}"}})", n, std::string(4000, 's'));
+  };
+  EXPECT_EQ(verdict(parse_completion_request(body(1, 128), options)), "ok");
+  EXPECT_EQ(verdict(parse_completion_request(body(1024, 1), options)), "ok");
+  EXPECT_EQ(verdict(parse_completion_request(body(1024, 128), options)), "400 prompt");
+}
+
+TEST(CompletionRequest, TokenListsLoseRepetitions) {
+  EXPECT_THAT(parse(R"("allowed_token_ids":[3,1,3,1])").common.sampling.allowed_token_ids,
+              ElementsAre(TokenId{1}, TokenId{3}));
+}
+
 TEST(CompletionRequest, OtherFields) {
   const Case cases[] = {
       {R"("model":"tiny")", "ok"},

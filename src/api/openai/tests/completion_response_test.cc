@@ -29,11 +29,12 @@ TEST(CompletionBody, HasTheShapeOfTheReference) {
                 .ids = {TokenId{2}},
                 .finish = Finish::kStop,
                 .stop_reason = std::string("X")});
-  EXPECT_EQ(
-      builder->body({3, 2, 1}),
-      R"({"id":"cmpl-1","object":"text_completion","created":7,"model":"tiny","choices":[{"index":0,"text":"ab",)"
-      R"("logprobs":null,"finish_reason":"stop","stop_reason":"X","prompt_logprobs":null}],"usage":{"prompt_tokens":3,)"
-      R"("completion_tokens":2,"total_tokens":5,"prompt_tokens_details":{"cached_tokens":1}}})");
+  EXPECT_EQ(builder->body({3, 2, 1}),
+            R"({"id":"cmpl-1","object":"text_completion","created":7,"model":"tiny","choices":[{"index":0,)"
+            R"("text":"ab",)"
+            R"("logprobs":null,"finish_reason":"stop","stop_reason":"X","prompt_logprobs":null}],)"
+            R"("usage":{"prompt_tokens":3,)"
+            R"("completion_tokens":2,"total_tokens":5,"prompt_tokens_details":{"cached_tokens":1}}})");
 }
 
 // CASES B023.
@@ -72,10 +73,10 @@ TEST(CompletionBody, EchoWithLogprobs) {
                 .finish = Finish::kLength});
   const Json choice = (*parse_json(builder->body({})))["choices"][0];
   EXPECT_EQ(choice["text"], "hi you!");
-  EXPECT_EQ(
-      dump_json(choice["logprobs"]),
-      R"({"tokens":["hi"," you","!"],"token_logprobs":[null,-2.0,-3.0],"top_logprobs":[null,{" you":-2.0," youx":-3.0},)"
-      R"({"!":-3.0,"!x":-4.0}],"text_offset":[0,2,6]})");
+  EXPECT_EQ(dump_json(choice["logprobs"]),
+            R"({"tokens":["hi"," you","!"],"token_logprobs":[null,-2.0,-3.0],"top_logprobs":[null,)"
+            R"({" you":-2.0," youx":-3.0},)"
+            R"({"!":-3.0,"!x":-4.0}],"text_offset":[0,2,6]})");
 }
 
 // CASES B029: echo with max_tokens 0 arrives as a delta without tokens.
@@ -99,10 +100,11 @@ TEST(CompletionChunks, CarryEachDelta) {
   builder->set_prompt(0, {"P", {TokenId{9}}, {}});
   const auto first = builder->chunks({.index = 0, .text = "a", .ids = {TokenId{1}}}, {1, 1, 0});
   ASSERT_EQ(first.size(), 1u);
-  EXPECT_EQ(
-      first[0],
-      R"({"id":"cmpl-1","object":"text_completion","created":7,"model":"tiny","choices":[{"index":0,"text":"Pa",)"
-      R"("logprobs":null,"finish_reason":null,"stop_reason":null,"prompt_token_ids":[9],"token_ids":[1]}],"usage":null})");
+  EXPECT_EQ(first[0],
+            R"({"id":"cmpl-1","object":"text_completion","created":7,"model":"tiny","choices":[{"index":0,)"
+            R"("text":"Pa",)"
+            R"("logprobs":null,"finish_reason":null,"stop_reason":null,"prompt_token_ids":[9],)"
+            R"("token_ids":[1]}],"usage":null})");
   const auto last = builder->chunks(
       {.index = 0, .text = "", .finish = Finish::kStop, .stop_reason = TokenId{4}}, {1, 2, 0});
   ASSERT_EQ(last.size(), 1u);

@@ -58,9 +58,9 @@ TEST(CompletionLogprobs, OffsetsCountCodePoints) {
 
 TEST(PromptLogprobs, ShapeOfVllm) {
   const Json json = prompt_logprobs({{token(1, "a", 0), 0, {}}, {token(2, "b", -2), 5, {token(3, "c", -1)}}});
-  EXPECT_EQ(
-      dump_json(json),
-      R"([null,{"2":{"logprob":-2.0,"rank":5,"decoded_token":"b"},"3":{"logprob":-1.0,"rank":1,"decoded_token":"c"}}])");
+  EXPECT_EQ(dump_json(json),
+            R"([null,{"2":{"logprob":-2.0,"rank":5,"decoded_token":"b"},"3":{"logprob":-1.0,"rank":1,)"
+            R"("decoded_token":"c"}}])");
 }
 
 }  // namespace
