@@ -19,7 +19,7 @@ ActivationBuffer::ActivationBuffer(int64_t max_rows, int64_t max_depth)
       max_depth_(round_up(max_depth, kActivationGroup)),
       data_(static_cast<size_t>(max_rows_ * max_depth_) * sizeof(float)),
       scales_(static_cast<size_t>(max_rows_ * max_depth_ / kActivationGroup) * sizeof(float)),
-      sums_(static_cast<size_t>(max_rows_ * max_depth_ / kActivationSum) * sizeof(int16_t)),
+      sums_(static_cast<size_t>(max_rows_ * max_depth_ / kActivationSum) * sizeof(int32_t)),
       scaled_sums_(scales_.size()) {}
 
 void ActivationBuffer::begin(ActivationForm form, int64_t rows, int64_t depth) noexcept {
@@ -38,9 +38,10 @@ void ActivationBuffer::begin(ActivationForm form, int64_t rows, int64_t depth) n
       view_.bf16 = data_.as<uint16_t>();
       break;
     case ActivationForm::kInt8:
+    case ActivationForm::kInt16:
       view_.codes = data_.as<int8_t>();
       view_.scales = scales_.as<float>();
-      view_.sums = sums_.as<int16_t>();
+      view_.sums = sums_.as<int32_t>();
       view_.scaled_sums = scaled_sums_.as<float>();
       break;
   }
@@ -69,15 +70,24 @@ void ActivationBuffer::write_columns(int64_t row, int64_t first, const float* va
         body().round_bf16(from, size, data_.as<uint16_t>() + to);
         break;
       case ActivationForm::kInt8:
-        body().quantize(from, size / kActivationGroup, data_.as<int8_t>() + to,
-                        scales_.as<float>() + to / kActivationGroup,
-                        sums_.as<int16_t>() + to / kActivationSum,
-                        scaled_sums_.as<float>() + to / kActivationGroup);
+      case ActivationForm::kInt16:
+        quantize(row, to, from, size / kActivationGroup);
         break;
     }
   };
   if (whole > 0) write(at, values, whole);
   if (whole < count) write(at + whole, tail, kActivationGroup);
+}
+
+void ActivationBuffer::quantize(int64_t row, int64_t at, const float* values, int64_t groups) noexcept {
+  QuantizedGroups out;
+  out.scales = scales_.as<float>() + at / kActivationGroup;
+  out.sums = sums_.as<int32_t>() + at / kActivationSum;
+  out.scaled_sums = scaled_sums_.as<float>() + at / kActivationGroup;
+  const bool wide = view_.form == ActivationForm::kInt16;
+  out.codes = data_.as<int8_t>() + at + (wide ? row * view_.depth : 0);
+  out.low_codes = wide ? out.codes + view_.depth : nullptr;
+  (wide ? body().quantize16 : body().quantize8)(values, groups, out);
 }
 
 void convert_activations(const float* x, int64_t rows, int64_t depth, int64_t stride, ActivationForm form,

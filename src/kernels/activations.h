@@ -2,6 +2,8 @@
 //
 // kInt8 (for kW8 and kW4): symmetric int8 per group of 32: x ~= scale * code, code in [-127, 127], scale =
 // max|x| / 127. The sums of the codes per 16 go with them for zero points, scale * sum per 32 for offsets.
+// kInt16 (for the same): code = 256 * high + low in two int8 planes, scale = max|x| / 32512; both planes run
+// through the 8-bit dot products, and their integer sums are put together before any rounding.
 // kBF16 (for kBF16) rounds to nearest even. kF32 (for kF32) is the plain rows. Each row is converted by
 // itself, so a row's form does not depend on the batch.
 #pragma once
@@ -13,29 +15,34 @@
 
 namespace pagoda::kernels {
 
-enum class ActivationForm : uint8_t { kF32, kBF16, kInt8 };
+enum class ActivationForm : uint8_t { kF32, kBF16, kInt8, kInt16 };
 
 inline constexpr int kActivationGroup = 32;  // one scale
 inline constexpr int kActivationSum = 16;    // one code sum: the smallest weight group
 
-constexpr ActivationForm activation_form(WeightLayout layout) {
+constexpr bool is_coded(ActivationForm form) {
+  return form == ActivationForm::kInt8 || form == ActivationForm::kInt16;
+}
+
+// The form for a layout; `coded` (kInt8 or kInt16) is what kW8 and kW4 shall get.
+constexpr ActivationForm activation_form(WeightLayout layout, ActivationForm coded = ActivationForm::kInt8) {
   return layout == WeightLayout::kF32    ? ActivationForm::kF32
          : layout == WeightLayout::kBF16 ? ActivationForm::kBF16
-                                         : ActivationForm::kInt8;
+                                         : coded;
 }
 
 // A view of `rows` activation rows of padded depth `depth` (a multiple of 32; columns past the real depth are
-// zero). Only the members of `form` are set. Row r of codes is codes + r * depth, of scales scales + r *
-// depth / 32, ...
+// zero). Only the members of `form` are set. Row r of codes is codes + r * depth (kInt16: codes + 2 * r *
+// depth, the high plane and then the low one), of scales scales + r * depth / 32, ...
 struct Activations {
   ActivationForm form = ActivationForm::kF32;
   int64_t rows = 0;
   int64_t depth = 0;
   const float* f32 = nullptr;          // [rows, depth]
   const uint16_t* bf16 = nullptr;      // [rows, depth]
-  const int8_t* codes = nullptr;       // [rows, depth]
+  const int8_t* codes = nullptr;       // [rows, planes, depth]
   const float* scales = nullptr;       // [rows, depth / 32]
-  const int16_t* sums = nullptr;       // [rows, depth / 16]
+  const int32_t* sums = nullptr;       // [rows, depth / 16]
   const float* scaled_sums = nullptr;  // [rows, depth / 32]: scale * sum of the group's codes
 };
 
@@ -56,6 +63,8 @@ class ActivationBuffer {
   const Activations& view() const noexcept { return view_; }
 
  private:
+  // `groups` whole groups whose first element is element `at` of [rows, depth], in row `row`.
+  void quantize(int64_t row, int64_t at, const float* values, int64_t groups) noexcept;
   Activations view_;
   int64_t depth_ = 0;
   int64_t max_rows_ = 0, max_depth_ = 0;

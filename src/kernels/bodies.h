@@ -15,7 +15,8 @@ namespace pagoda::kernels {
 //   acc = 0
 //   for each weight group:
 //     t = 0;  for each activation group of 32 in it (half of one when the weight group is 16):
-//       t = fma(scales[a], float(sum of (code - zero_point) * x), t)          the inner sum is exact
+//       t = fma(scales[a], float(sum of (code - zero_point) * x), t)      the inner sum is exact in int32:
+//                                                                     32 * 255 * 32512 < 2^31
 //     acc = fma(scale, t, acc)
 //     if offsets:  u = sum over the same activation groups of scaled_sums[a], ascending
 //                  acc = fma(offset * offset_ratio, u, acc)                   for groups of 16: u = scales[a]
@@ -34,11 +35,12 @@ struct MatmulPanel {
   float offset_ratio;  // offset_multiplier / scale_multiplier
 
   int64_t rows;  // activation rows, >= 1; the arrays are those of Activations
+  int planes;    // 1: kInt8, x is a code; 2: kInt16, x is 256 * high + low
   const float* f32;
   const uint16_t* bf16;
   const int8_t* codes;
   const float* scales;
-  const int16_t* sums;
+  const int32_t* sums;
   const float* scaled_sums;
 
   float* out;  // 32 floats per activation row, rows out_stride apart
@@ -54,12 +56,23 @@ struct MatmulBody {
   void (*w4)(const MatmulPanel& panel);
 };
 
+// Where the groups of a row go; low_codes only for two planes.
+struct QuantizedGroups {
+  int8_t* codes;
+  int8_t* low_codes;
+  float* scales;
+  int32_t* sums;
+  float* scaled_sums;
+};
+
 struct ActivationBody {
   // `groups` groups of 32 floats. Per group: scale = max|x| / 127, code = x * (127 / max|x|) to nearest even,
   // sums of 16 codes, scaled_sum = scale * sum of 32. A maximum below 2^-100 counts as zero: scale 0, codes
   // 0. Where a value is NaN or infinite the scale becomes NaN, so that the result shows it.
-  void (*quantize)(const float* x, int64_t groups, int8_t* codes, float* scales, int16_t* sums,
-                   float* scaled_sums);
+  void (*quantize8)(const float* x, int64_t groups, const QuantizedGroups& out);
+  // The same with 32512 = 127 * 256 for 127, and the code split into 256 * high + low. A low byte of -128
+  // becomes -127 (one part in 32512): the sign trick of the avx2 tier can't negate -128.
+  void (*quantize16)(const float* x, int64_t groups, const QuantizedGroups& out);
   // To nearest even; the avx512 tier may flush subnormals to zero.
   void (*round_bf16)(const float* x, int64_t count, uint16_t* out);
 };

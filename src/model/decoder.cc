@@ -249,7 +249,7 @@ void LlamaDecoder::output_head(const ForwardInput& input, float* logits) noexcep
                               num_rows, config_.hidden_size, form, scratch_.converted, pool_);
   };
   if (config_.tied_embeddings) {
-    normed(kernels::activation_form(weights_.embedding.layout()));
+    normed(kernels::activation_form(weights_.embedding.layout(), options_.coded_form));
     kernels::MatmulJob job;
     job.weight = &weights_.embedding;
     job.out = logits;
@@ -266,7 +266,7 @@ void LlamaDecoder::output_head(const ForwardInput& input, float* logits) noexcep
 Result<std::unique_ptr<Decoder>> load_decoder(const Checkpoint& checkpoint, const DecoderOptions& options,
                                               ComputePool& pool) {
   PAGODA_CHECK(options.max_context > 0 && options.max_tokens > 0);
-  auto weights = PAGODA_TRY(load_decoder_weights(checkpoint, options.precision, pool));
+  auto weights = PAGODA_TRY(load_decoder_weights(checkpoint, {options.precision, options.coded_form}, pool));
   return std::unique_ptr<Decoder>(
       std::make_unique<LlamaDecoder>(checkpoint.config, options, std::move(weights), pool));
 }

@@ -16,6 +16,11 @@
 
 namespace pagoda::model {
 
+struct PackingOptions {
+  WeightPrecision precision = WeightPrecision::kNative;
+  kernels::ActivationForm coded_form = kernels::ActivationForm::kInt8;  // for 4- and 8-bit weights
+};
+
 // One or more matrices that multiply the same input (q, k, v; gate, up). They are packed as one weight where
 // their formats allow it and run as one parallel section in any case. Section s of the output starts at
 // column offset(s).
@@ -28,7 +33,7 @@ class Projection {
   };
 
   static Result<Projection> load(const TensorSource& tensors, std::span<const Section> sections,
-                                 int64_t depth, WeightPrecision precision, ComputePool& pool);
+                                 int64_t depth, const PackingOptions& options, ComputePool& pool);
 
   int64_t offset(size_t section) const { return offsets_[section]; }
   int64_t width() const { return width_; }  // floats of one output row; a multiple of 32
@@ -50,6 +55,7 @@ class Projection {
   std::vector<int64_t> columns_;            // parallel to weights_: first output column
   std::vector<int64_t> offsets_;            // per section
   std::vector<kernels::ActivationForm> forms_;
+  kernels::ActivationForm coded_form_ = kernels::ActivationForm::kInt8;
   int64_t width_ = 0, depth_ = 0;
 };
 
@@ -75,7 +81,7 @@ struct DecoderWeights {
 
 // Reads and packs everything the configuration names. An absent or misshapen tensor is an error that names
 // it.
-Result<DecoderWeights> load_decoder_weights(const Checkpoint& checkpoint, WeightPrecision precision,
+Result<DecoderWeights> load_decoder_weights(const Checkpoint& checkpoint, const PackingOptions& options,
                                             ComputePool& pool);
 
 }  // namespace pagoda::model

@@ -20,29 +20,51 @@ static inline int32_t largest_bits(const __m256 (&v)[4]) {
   return _mm_cvtsi128_si32(_mm_max_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
 }
 
-void quantize(const float* x, int64_t groups, int8_t* codes, float* scales, int16_t* sums,
-              float* scaled_sums) {
-  // Packing works per 128-bit lane and leaves words of four codes in the order 0 2 4 6 1 3 5 7.
+// 32 codes of 32 bits as bytes. Packing works per 128-bit lane and leaves words of four codes in the order
+// 0 2 4 6 1 3 5 7.
+static inline void store_bytes(const __m256i (&c)[4], int8_t* out) {
   const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-  for (int64_t g = 0; g < groups; ++g, x += 32, codes += 32, sums += 2) {
+  const __m256i packed = _mm256_packs_epi16(_mm256_packs_epi32(c[0], c[1]), _mm256_packs_epi32(c[2], c[3]));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm256_permutevar8x32_epi32(packed, order));
+}
+
+// Stores 32 codes; where there are two planes, c becomes what the planes stand for.
+template <int kLimit>
+static inline void store_codes(__m256i (&c)[4], int64_t at, const QuantizedGroups& out) {
+  if (kLimit == 127) return store_bytes(c, out.codes + at);
+  __m256i high[4], low[4];
+  for (int i = 0; i < 4; ++i) {
+    // The low byte as a signed number; what is left is a multiple of 256.
+    low[i] = _mm256_srai_epi32(_mm256_slli_epi32(c[i], 24), 24);
+    high[i] = _mm256_srai_epi32(_mm256_sub_epi32(c[i], low[i]), 8);
+    low[i] = _mm256_max_epi32(low[i], _mm256_set1_epi32(-127));
+    c[i] = _mm256_add_epi32(_mm256_slli_epi32(high[i], 8), low[i]);
+  }
+  store_bytes(high, out.codes + at);
+  store_bytes(low, out.low_codes + at);
+}
+
+// kLimit: the largest code.
+template <int kLimit>
+void quantize(const float* x, int64_t groups, const QuantizedGroups& out) {
+  for (int64_t g = 0; g < groups; ++g, x += 32) {
     const __m256 v[4] = {_mm256_loadu_ps(x), _mm256_loadu_ps(x + 8), _mm256_loadu_ps(x + 16),
                          _mm256_loadu_ps(x + 24)};
     const int32_t max_bits = largest_bits(v);
     float max;
     __builtin_memcpy(&max, &max_bits, 4);
     const bool finite = max_bits < 0x7f800000, usable = finite && max >= kZeroBelow;
-    const __m256 inverse = _mm256_set1_ps(usable ? 127.0f / max : 0.0f);
+    const __m256 inverse = _mm256_set1_ps(usable ? static_cast<float>(kLimit) / max : 0.0f);
     const __m256i keep = _mm256_set1_epi32(usable ? -1 : 0);
     __m256i c[4];
     for (int i = 0; i < 4; ++i)
       c[i] = _mm256_and_si256(_mm256_cvtps_epi32(_mm256_mul_ps(v[i], inverse)), keep);
-    const __m256i packed = _mm256_packs_epi16(_mm256_packs_epi32(c[0], c[1]), _mm256_packs_epi32(c[2], c[3]));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(codes), _mm256_permutevar8x32_epi32(packed, order));
+    store_codes<kLimit>(c, g * 32, out);
     const int first = sum_of(_mm256_add_epi32(c[0], c[1])), second = sum_of(_mm256_add_epi32(c[2], c[3]));
-    sums[0] = static_cast<int16_t>(first);
-    sums[1] = static_cast<int16_t>(second);
-    scales[g] = !finite ? __builtin_nanf("") : usable ? max / 127.0f : 0.0f;
-    scaled_sums[g] = scales[g] * static_cast<float>(first + second);
+    out.sums[g * 2] = first;
+    out.sums[g * 2 + 1] = second;
+    out.scales[g] = !finite ? __builtin_nanf("") : usable ? max / static_cast<float>(kLimit) : 0.0f;
+    out.scaled_sums[g] = out.scales[g] * static_cast<float>(first + second);
   }
 }
 
@@ -69,6 +91,6 @@ void round_bf16(const float* x, int64_t count, uint16_t* out) {
 
 }  // namespace
 
-const ActivationBody activation_body = {quantize, round_bf16};
+const ActivationBody activation_body = {quantize<127>, quantize<32512>, round_bf16};
 
 }  // namespace pagoda::kernels::avx2

@@ -94,13 +94,14 @@ PAGODA_INLINE void dot8(const uint8_t* w, const int8_t* const (&x)[M], int64_t a
   }
 }
 
-// kGroup: 16, 32, or 64 for any larger multiple of 32. Vectors [first, first + Z) of the panel.
-template <int kBits, int kGroup, bool kOffsets, int M, int Z>
+// kGroup: 16, 32, or 64 for any larger multiple of 32. Vectors [first, first + Z) of the panel. Plane h of
+// row m is int8 row m * kPlanes + h.
+template <int kBits, int kGroup, bool kOffsets, int kPlanes, int M, int Z>
 void coded_block(const MatmulPanel& p, int64_t row, int first) {
   const int64_t num_scales = p.depth / 32, num_sums = p.depth / 16;
   const int group = kGroup <= 32 ? kGroup : p.group_size;
-  const int8_t* x[M];
-  for (int m = 0; m < M; ++m) x[m] = p.codes + (row + m) * p.depth;
+  const int8_t* x[M * kPlanes];
+  for (int r = 0; r < M * kPlanes; ++r) x[r] = p.codes + (row * kPlanes + r) * p.depth;
   // dot8 takes codes as code - 128.
   const int zero_point = (kOffsets ? 0 : p.zero_point) - (kBits == 8 ? 128 : 0);
   __m256 acc[M][Z];
@@ -119,11 +120,14 @@ void coded_block(const MatmulPanel& p, int64_t row, int first) {
     }
     for (int part = 0; part < (kGroup <= 32 ? kStep : group); part += kStep) {
       const int64_t a = (k + part) / 32, s = (k + part) / 16;
-      __m256i c[M][Z];
+      __m256i c[M * kPlanes][Z];
       for (int m = 0; m < M; ++m) {
-        const int16_t* const sums = p.sums + (row + m) * num_sums + s;
+        const int32_t* const sums = p.sums + (row + m) * num_sums + s;
         const int sum = kStep == 16 ? sums[0] : sums[0] + sums[1];
-        for (int z = 0; z < Z; ++z) c[m][z] = _mm256_set1_epi32(-zero_point * sum);
+        for (int z = 0; z < Z; ++z) {
+          if (kPlanes == 2) c[m * kPlanes][z] = _mm256_setzero_si256();
+          c[m * kPlanes + kPlanes - 1][z] = _mm256_set1_epi32(-zero_point * sum);
+        }
         if (kOffsets) {
           const int64_t at = (row + m) * num_scales + a;
           const float term = kStep == 16 ? p.scales[at] * static_cast<float>(sum) : p.scaled_sums[at];
@@ -131,16 +135,19 @@ void coded_block(const MatmulPanel& p, int64_t row, int first) {
         }
       }
       if (kBits == 4) {
-        dot4<kStep, M, Z>(w + first * 32, x, k + part, c);
+        dot4<kStep, M * kPlanes, Z>(w + first * 32, x, k + part, c);
         w += kStep * 16;
       } else {
-        dot8<kStep, M, Z>(w + first * 32, x, k + part, c);
+        dot8<kStep, M * kPlanes, Z>(w + first * 32, x, k + part, c);
         w += kStep * 32;
       }
       for (int m = 0; m < M; ++m) {
         const __m256 x_scale = _mm256_set1_ps(p.scales[(row + m) * num_scales + a]);
         for (int z = 0; z < Z; ++z) {
-          const __m256 sum = _mm256_cvtepi32_ps(c[m][z]);
+          const __m256i dots = kPlanes == 1 ? c[m][z]
+                                            : _mm256_add_epi32(_mm256_slli_epi32(c[m * kPlanes][z], 8),
+                                                               c[m * kPlanes + kPlanes - 1][z]);
+          const __m256 sum = _mm256_cvtepi32_ps(dots);
           t[m][z] = kGroup <= 32 ? _mm256_mul_ps(x_scale, sum) : _mm256_fmadd_ps(x_scale, sum, t[m][z]);
         }
       }
@@ -156,11 +163,11 @@ void coded_block(const MatmulPanel& p, int64_t row, int first) {
   finish<M, Z>(p, row, first, acc, p.multiplier);
 }
 
-template <int kBits, int kGroup, bool kOffsets, int M>
+template <int kBits, int kGroup, bool kOffsets, int kPlanes, int M>
 PAGODA_INLINE void coded_panel(const MatmulPanel& p, int64_t row) {
-  constexpr int kWide = M == 1 ? 4 : M == 2 ? 2 : 1;
+  constexpr int kInt8Rows = M * kPlanes, kWide = kInt8Rows == 1 ? 4 : kInt8Rows == 2 ? 2 : 1;
   for (int first = 0; first < kVectors; first += kWide)
-    coded_block<kBits, kGroup, kOffsets, M, kWide>(p, row, first);
+    coded_block<kBits, kGroup, kOffsets, kPlanes, M, kWide>(p, row, first);
 }
 
 template <int kBits, int kGroup, bool kOffsets>
@@ -170,26 +177,38 @@ void coded_rows(const MatmulPanel& p) {
     const int64_t row = p.rows * b / blocks;
     switch (p.rows * (b + 1) / blocks - row) {
       case 1:
-        coded_panel<kBits, kGroup, kOffsets, 1>(p, row);
+        coded_panel<kBits, kGroup, kOffsets, 1, 1>(p, row);
         break;
       case 2:
-        coded_panel<kBits, kGroup, kOffsets, 2>(p, row);
+        coded_panel<kBits, kGroup, kOffsets, 1, 2>(p, row);
         break;
       case 3:
-        coded_panel<kBits, kGroup, kOffsets, 3>(p, row);
+        coded_panel<kBits, kGroup, kOffsets, 1, 3>(p, row);
         break;
       default:
-        coded_panel<kBits, kGroup, kOffsets, 4>(p, row);
+        coded_panel<kBits, kGroup, kOffsets, 1, 4>(p, row);
         break;
     }
   }
 }
 
+template <int kBits, int kGroup, bool kOffsets>
+void two_plane_rows(const MatmulPanel& p) {
+  int64_t row = 0;
+  for (; row + 2 <= p.rows; row += 2) coded_panel<kBits, kGroup, kOffsets, 2, 2>(p, row);
+  if (row < p.rows) coded_panel<kBits, kGroup, kOffsets, 2, 1>(p, row);
+}
+
+template <int kBits, int kGroup, bool kOffsets>
+void coded_planes(const MatmulPanel& p) {
+  p.planes == 1 ? coded_rows<kBits, kGroup, kOffsets>(p) : two_plane_rows<kBits, kGroup, kOffsets>(p);
+}
+
 template <int kBits, bool kOffsets>
 void coded_groups(const MatmulPanel& p) {
-  if (p.group_size == 16) return coded_rows<kBits, 16, kOffsets>(p);
-  if (p.group_size == 32) return coded_rows<kBits, 32, kOffsets>(p);
-  coded_rows<kBits, 64, kOffsets>(p);
+  if (p.group_size == 16) return coded_planes<kBits, 16, kOffsets>(p);
+  if (p.group_size == 32) return coded_planes<kBits, 32, kOffsets>(p);
+  coded_planes<kBits, 64, kOffsets>(p);
 }
 
 template <int kBits>

@@ -13,7 +13,8 @@
 namespace pagoda::kernels::avx512 {
 namespace {
 
-constexpr int kCodedRows = 4, kFloatRows = 8;
+constexpr int kCodedRows = 4,
+              kFloatRows = 8;             // kCodedRows: int8 rows; an activation row has one or two planes
 constexpr int64_t kPrefetchAhead = 2048;  // bytes; covers DRAM latency at the speed of one core
 
 PAGODA_INLINE __m512i broadcast32(const void* at) {
@@ -85,16 +86,16 @@ PAGODA_INLINE void dot(const uint8_t*& w, const int8_t* const (&x)[M], int64_t a
   }
 }
 
-// kGroup: 16, 32, or 64 for any larger multiple of 32.
-template <int kBits, int kGroup, bool kOffsets, int M>
+// kGroup: 16, 32, or 64 for any larger multiple of 32. Plane h of row m is int8 row m * kPlanes + h.
+template <int kBits, int kGroup, bool kOffsets, int kPlanes, int M>
 void coded_block(const MatmulPanel& p, int64_t row) {
   const int64_t num_scales = p.depth / 32, num_sums = p.depth / 16;
   const int group = kGroup <= 32 ? kGroup : p.group_size;
-  const int8_t* x[M];
+  const int8_t* x[M * kPlanes];
+  for (int r = 0; r < M * kPlanes; ++r) x[r] = p.codes + (row * kPlanes + r) * p.depth;
   const float *xs[M], *scaled_sums[M];
-  const int16_t* sums[M];
+  const int32_t* sums[M];
   for (int m = 0; m < M; ++m) {
-    x[m] = p.codes + (row + m) * p.depth;
     xs[m] = p.scales + (row + m) * num_scales;
     sums[m] = p.sums + (row + m) * num_sums;
     scaled_sums[m] = p.scaled_sums + (row + m) * num_scales;
@@ -117,20 +118,25 @@ void coded_block(const MatmulPanel& p, int64_t row) {
     constexpr int kStep = kGroup < 32 ? kGroup : 32;
     for (int part = 0; part < (kGroup <= 32 ? kStep : group); part += kStep) {
       const int64_t a = (first + part) / 32, s = (first + part) / 16;
-      __m512i c[M][2];
+      __m512i c[M * kPlanes][2];
       for (int m = 0; m < M; ++m) {
         const int sum = kStep == 16 ? sums[m][s] : sums[m][s] + sums[m][s + 1];
-        c[m][0] = c[m][1] = kOffsets ? _mm512_setzero_si512() : _mm512_set1_epi32(-p.zero_point * sum);
+        if (kPlanes == 2) c[m * kPlanes][0] = c[m * kPlanes][1] = _mm512_setzero_si512();
+        const int low = m * kPlanes + kPlanes - 1;
+        c[low][0] = c[low][1] = kOffsets ? _mm512_setzero_si512() : _mm512_set1_epi32(-p.zero_point * sum);
         if (kOffsets) {
           const float term = kStep == 16 ? xs[m][a] * static_cast<float>(sum) : scaled_sums[m][a];
           u[m] += term;
         }
       }
-      dot<kBits, kStep, M>(w, x, first + part, c);
+      dot<kBits, kStep, M * kPlanes>(w, x, first + part, c);
       for (int m = 0; m < M; ++m) {
         const __m512 x_scale = _mm512_set1_ps(xs[m][a]);
         for (int z = 0; z < 2; ++z) {
-          const __m512 sum = _mm512_cvtepi32_ps(c[m][z]);
+          const __m512i dots = kPlanes == 1 ? c[m][z]
+                                            : _mm512_add_epi32(_mm512_slli_epi32(c[m * kPlanes][z], 8),
+                                                               c[m * kPlanes + kPlanes - 1][z]);
+          const __m512 sum = _mm512_cvtepi32_ps(dots);
           t[m][z] = kGroup <= 32 ? _mm512_mul_ps(x_scale, sum) : _mm512_fmadd_ps(x_scale, sum, t[m][z]);
         }
       }
@@ -153,26 +159,38 @@ void coded_rows(const MatmulPanel& p) {
     const int64_t row = p.rows * b / blocks;
     switch (p.rows * (b + 1) / blocks - row) {
       case 1:
-        coded_block<kBits, kGroup, kOffsets, 1>(p, row);
+        coded_block<kBits, kGroup, kOffsets, 1, 1>(p, row);
         break;
       case 2:
-        coded_block<kBits, kGroup, kOffsets, 2>(p, row);
+        coded_block<kBits, kGroup, kOffsets, 1, 2>(p, row);
         break;
       case 3:
-        coded_block<kBits, kGroup, kOffsets, 3>(p, row);
+        coded_block<kBits, kGroup, kOffsets, 1, 3>(p, row);
         break;
       default:
-        coded_block<kBits, kGroup, kOffsets, 4>(p, row);
+        coded_block<kBits, kGroup, kOffsets, 1, 4>(p, row);
         break;
     }
   }
 }
 
+template <int kBits, int kGroup, bool kOffsets>
+void two_plane_rows(const MatmulPanel& p) {
+  int64_t row = 0;
+  for (; row + 2 <= p.rows; row += 2) coded_block<kBits, kGroup, kOffsets, 2, 2>(p, row);
+  if (row < p.rows) coded_block<kBits, kGroup, kOffsets, 2, 1>(p, row);
+}
+
+template <int kBits, int kGroup, bool kOffsets>
+void coded_planes(const MatmulPanel& p) {
+  p.planes == 1 ? coded_rows<kBits, kGroup, kOffsets>(p) : two_plane_rows<kBits, kGroup, kOffsets>(p);
+}
+
 template <int kBits, bool kOffsets>
 void coded_groups(const MatmulPanel& p) {
-  if (p.group_size == 16) return coded_rows<kBits, 16, kOffsets>(p);
-  if (p.group_size == 32) return coded_rows<kBits, 32, kOffsets>(p);
-  coded_rows<kBits, 64, kOffsets>(p);
+  if (p.group_size == 16) return coded_planes<kBits, 16, kOffsets>(p);
+  if (p.group_size == 32) return coded_planes<kBits, 32, kOffsets>(p);
+  coded_planes<kBits, 64, kOffsets>(p);
 }
 
 template <int kBits>

@@ -8,9 +8,10 @@ namespace {
 
 constexpr float kZeroBelow = 0x1p-100f;
 
-void quantize(const float* x, int64_t groups, int8_t* codes, float* scales, int16_t* sums,
-              float* scaled_sums) {
-  for (int64_t g = 0; g < groups; ++g, x += 32, codes += 32, sums += 2) {
+// kLimit: the largest code.
+template <int kLimit>
+void quantize(const float* x, int64_t groups, const QuantizedGroups& out) {
+  for (int64_t g = 0; g < groups; ++g, x += 32) {
     float max = 0;
     bool finite = true;
     for (int i = 0; i < 32; ++i) {
@@ -18,16 +19,24 @@ void quantize(const float* x, int64_t groups, int8_t* codes, float* scales, int1
       finite &= std::isfinite(x[i]);
     }
     const bool usable = finite && max >= kZeroBelow;
-    const float inverse = usable ? 127.0f / max : 0.0f;
+    const float inverse = usable ? static_cast<float>(kLimit) / max : 0.0f;
     int sum[2] = {};
     for (int i = 0; i < 32; ++i) {
-      codes[i] = usable ? static_cast<int8_t>(std::nearbyint(x[i] * inverse)) : int8_t{0};
-      sum[i / 16] += codes[i];
+      const int code = usable ? static_cast<int>(std::nearbyint(x[i] * inverse)) : 0;
+      if (kLimit == 127) {
+        out.codes[g * 32 + i] = static_cast<int8_t>(code);
+        sum[i / 16] += code;
+      } else {
+        const int low = static_cast<int8_t>(code & 255), high = (code - low) / 256;
+        out.codes[g * 32 + i] = static_cast<int8_t>(high);
+        out.low_codes[g * 32 + i] = static_cast<int8_t>(low < -127 ? -127 : low);
+        sum[i / 16] += 256 * high + out.low_codes[g * 32 + i];
+      }
     }
-    sums[0] = static_cast<int16_t>(sum[0]);
-    sums[1] = static_cast<int16_t>(sum[1]);
-    scales[g] = !finite ? std::nanf("") : usable ? max / 127.0f : 0.0f;
-    scaled_sums[g] = scales[g] * static_cast<float>(sum[0] + sum[1]);
+    out.sums[g * 2] = sum[0];
+    out.sums[g * 2 + 1] = sum[1];
+    out.scales[g] = !finite ? std::nanf("") : usable ? max / static_cast<float>(kLimit) : 0.0f;
+    out.scaled_sums[g] = out.scales[g] * static_cast<float>(sum[0] + sum[1]);
   }
 }
 
@@ -42,6 +51,6 @@ void round_bf16(const float* x, int64_t count, uint16_t* out) {
 
 }  // namespace
 
-const ActivationBody activation_body = {quantize, round_bf16};
+const ActivationBody activation_body = {quantize<127>, quantize<32512>, round_bf16};
 
 }  // namespace pagoda::kernels::scalar

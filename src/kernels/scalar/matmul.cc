@@ -76,7 +76,7 @@ template <int (*kCode)(const uint8_t*, int, int)>
 void add_group(const MatmulPanel& p, const uint8_t* base, int64_t row, int64_t first, float* acc) {
   const uint8_t* const codes = base + (p.has_offsets ? 128 : 64);
   const int step = p.group_size < 32 ? p.group_size : 32;
-  const int8_t* const x = p.codes + row * p.depth + first;
+  const int8_t* const x = p.codes + row * p.planes * p.depth + first;
   const int64_t scale_at = row * (p.depth / 32), sum_at = row * (p.depth / 16);
   float u = 0;
   for (int part = 0; part < p.group_size; part += step) {
@@ -87,7 +87,10 @@ void add_group(const MatmulPanel& p, const uint8_t* base, int64_t row, int64_t f
     float t = 0;
     for (int part = 0; part < p.group_size; part += step) {
       int32_t dot = 0;
-      for (int k = part; k < part + step; ++k) dot += (kCode(codes, n, k) - p.zero_point) * x[k];
+      for (int k = part; k < part + step; ++k) {
+        const int value = p.planes == 1 ? x[k] : 256 * x[k] + x[p.depth + k];
+        dot += (kCode(codes, n, k) - p.zero_point) * value;
+      }
       t = std::fma(p.scales[scale_at + (first + part) / 32], static_cast<float>(dot), t);
     }
     acc[n] = std::fma(half_to_float(base + n * 2), t, acc[n]);

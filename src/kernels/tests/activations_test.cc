@@ -115,9 +115,38 @@ TEST_P(ActivationsTest, Bf16KeepsInfinityAndNan) {
   EXPECT_EQ(buffer.view().bf16[4], 0x7f80);
 }
 
+// Each value within half a step, the sums those of what the planes stand for, in the second row as in the
+// first.
+TEST_P(ActivationsTest, Int16SplitsCodesIntoTwoPlanes) {
+  std::vector<float> x = random_floats(2 * 96, -3, 3, 12);
+  for (size_t i = 32; i < 64; ++i) x[i] = 0;
+  x[96] = 40.0f;  // an outlier: the others keep 1/812 of its resolution of 32512 steps
+  ActivationBuffer buffer(2, 96);
+  convert_activations(x.data(), 2, 96, 96, ActivationForm::kInt16, buffer, pool_);
+  const Activations& a = buffer.view();
+  for (size_t r = 0; r < 2; ++r) {
+    for (size_t g = 0; g < 3; ++g) {
+      const float scale = a.scales[r * 3 + g];
+      int32_t sums[2] = {};
+      for (size_t i = 0; i < 32; ++i) {
+        const int high = a.codes[r * 192 + g * 32 + i], low = a.codes[r * 192 + 96 + g * 32 + i];
+        EXPECT_GE(low, -127);  // the sign trick of avx2 can't negate -128
+        const double step = static_cast<double>(scale) * (low == -127 ? 1.5 : 0.5001);
+        EXPECT_NEAR((256 * high + low) * static_cast<double>(scale),
+                    static_cast<double>(x[r * 96 + g * 32 + i]), step);
+        sums[i / 16] += 256 * high + low;
+      }
+      EXPECT_EQ(a.sums[r * 6 + g * 2], sums[0]);
+      EXPECT_EQ(a.sums[r * 6 + g * 2 + 1], sums[1]);
+      EXPECT_EQ(a.scaled_sums[r * 3 + g], scale * static_cast<float>(sums[0] + sums[1]));
+    }
+  }
+}
+
 TEST_P(ActivationsTest, PiecesOfARowEqualTheRow) {
   const std::vector<float> x = random_floats(1100, -3, 3, 4);
-  for (const ActivationForm form : {ActivationForm::kF32, ActivationForm::kBF16, ActivationForm::kInt8}) {
+  for (const ActivationForm form :
+       {ActivationForm::kF32, ActivationForm::kBF16, ActivationForm::kInt8, ActivationForm::kInt16}) {
     ActivationBuffer whole(1, 1100), pieces(1, 1100);
     whole.begin(form, 1, 1100);
     whole.write_row(0, x.data());
@@ -133,9 +162,9 @@ TEST_P(ActivationsTest, PiecesOfARowEqualTheRow) {
     if (form == ActivationForm::kBF16) {
       EXPECT_EQ(std::memcmp(a.bf16, b.bf16, n * 2), 0);
     }
-    if (form != ActivationForm::kInt8) continue;
-    EXPECT_EQ(std::memcmp(a.codes, b.codes, n), 0);
-    EXPECT_EQ(std::memcmp(a.sums, b.sums, n / 16 * 2), 0);
+    if (!is_coded(form)) continue;
+    EXPECT_EQ(std::memcmp(a.codes, b.codes, form == ActivationForm::kInt16 ? 2 * n : n), 0);
+    EXPECT_EQ(std::memcmp(a.sums, b.sums, n / 16 * 4), 0);
     EXPECT_TRUE(same_bits(a.scales, b.scales, n / 32));
     EXPECT_TRUE(same_bits(a.scaled_sums, b.scaled_sums, n / 32));
   }
@@ -143,19 +172,24 @@ TEST_P(ActivationsTest, PiecesOfARowEqualTheRow) {
 
 PAGODA_PER_ISA(ActivationsTest);
 
-TEST(ActivationsTiers, Int8AgreesBitForBit) {
+TEST(ActivationsTiers, CodesAgreeBitForBit) {
   const Isa before = current_isa();
   const std::vector<float> x = random_floats(4096, -3, 3, 6);
-  ActivationBuffer reference(1, 4096);
-  for (const Isa isa : supported_isas()) {
-    set_isa(isa);
-    ActivationBuffer buffer(1, 4096);
-    ActivationBuffer& to = isa == Isa::kScalar ? reference : buffer;
-    to.begin(ActivationForm::kInt8, 1, 4096);
-    to.write_row(0, x.data());
-    EXPECT_EQ(std::memcmp(reference.view().codes, to.view().codes, 4096), 0);
-    EXPECT_TRUE(same_bits(reference.view().scales, to.view().scales, 128));
-    EXPECT_TRUE(same_bits(reference.view().scaled_sums, to.view().scaled_sums, 128));
+  for (const ActivationForm form : {ActivationForm::kInt8, ActivationForm::kInt16}) {
+    ActivationBuffer reference(1, 4096);
+    for (const Isa isa : supported_isas()) {
+      set_isa(isa);
+      ActivationBuffer buffer(1, 4096);
+      ActivationBuffer& to = isa == Isa::kScalar ? reference : buffer;
+      to.begin(form, 1, 4096);
+      to.write_row(0, x.data());
+      EXPECT_EQ(
+          std::memcmp(reference.view().codes, to.view().codes, form == ActivationForm::kInt16 ? 8192 : 4096),
+          0);
+      EXPECT_EQ(std::memcmp(reference.view().sums, to.view().sums, 256 * sizeof(int32_t)), 0);
+      EXPECT_TRUE(same_bits(reference.view().scales, to.view().scales, 128));
+      EXPECT_TRUE(same_bits(reference.view().scaled_sums, to.view().scaled_sums, 128));
+    }
   }
   set_isa(before);
 }

@@ -76,9 +76,17 @@ double value_at(const Activations& x, int64_t row, int64_t k) {
     case ActivationForm::kBF16:
       return bf16_to_f32(x.bf16[at]);
     case ActivationForm::kInt8:
+      return static_cast<double>(x.scales[at / 32]) * x.codes[at];
+    case ActivationForm::kInt16:
       break;
   }
-  return static_cast<double>(x.scales[at / 32]) * x.codes[at];
+  const int8_t* const planes = x.codes + 2 * row * x.depth + k;
+  return static_cast<double>(x.scales[at / 32]) * (256 * planes[0] + planes[x.depth]);
+}
+
+std::vector<ActivationForm> forms_of(WeightLayout layout) {
+  if (!is_coded(activation_form(layout))) return {activation_form(layout)};
+  return {ActivationForm::kInt8, ActivationForm::kInt16};
 }
 
 class MatmulTest : public PerIsa {
@@ -91,8 +99,8 @@ class MatmulTest : public PerIsa {
   void expect_close(const Activations& x, const PackedWeight& w, const float* out, int64_t stride,
                     const std::vector<float>& bias, const std::vector<float>& before) {
     std::vector<float> row(static_cast<size_t>(w.depth()));
-    const bool is_coded = x.form == ActivationForm::kInt8;
-    const int64_t terms = is_coded ? 2 * x.depth / 16 : x.depth;  // two float terms per group of 16 at most
+    // Two float terms per group of 16 at most, and the rounding of the group's integer sum.
+    const int64_t terms = is_coded(x.form) ? 3 * x.depth / 16 : x.depth;
     double worst = 0;
     std::string where;
     for (int64_t n = 0; n < w.rows(); ++n) {
@@ -137,13 +145,20 @@ class MatmulTest : public PerIsa {
   void run_case(const PackedWeightSpec& spec, int64_t rows, bool with_bias, bool accumulate) {
     const PackedWeight w = random_weight(spec, 5);
     const std::vector<float> x = random_rows(rows, spec.depth, 17);
-    const Converted in(x, rows, spec.depth, activation_form(spec.layout), pool_);
+    for (const ActivationForm form : forms_of(spec.layout)) {
+      const Converted in(x, rows, spec.depth, form, pool_);
+      run_converted(in, w, with_bias, accumulate);
+    }
+  }
+
+  void run_converted(const Converted& in, const PackedWeight& w, bool with_bias, bool accumulate) {
+    const int64_t rows = in.buffer.view().rows;
     const int64_t stride = w.padded_rows() + 16;
     AlignedFloats out(static_cast<size_t>(rows * stride));
     const std::vector<float> before = random_floats(static_cast<size_t>(rows * stride), -5, 5, 3);
     std::copy(before.begin(), before.end(), out.data());
     const std::vector<float> bias =
-        with_bias ? random_floats(static_cast<size_t>(spec.rows), -2, 2, 4) : std::vector<float>{};
+        with_bias ? random_floats(static_cast<size_t>(w.rows()), -2, 2, 4) : std::vector<float>{};
     const MatmulJob job{&w, with_bias ? bias.data() : nullptr, out.data(), stride, accumulate};
     matmul(in.buffer.view(), {&job, 1}, pool_);
     expect_close(in.buffer.view(), w, out.data(), stride, bias, accumulate ? before : std::vector<float>{});
@@ -260,27 +275,57 @@ TEST_P(MatmulTest, IntegerPartIsExactAtTheEndsOfTheRange) {
 TEST_P(MatmulTest, ARowIsTheSameBitForBitInEveryBatchAndOnAnyNumberOfThreads) {
   ComputePool one(1), three(3);
   const std::vector<int64_t> batches = {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64};
-  for (const PackedWeightSpec& spec : all_specs(200, 384)) {
+  const std::vector<float> bias = random_floats(200, -1, 1, 9);
+  const auto check = [&](const PackedWeightSpec& spec, ActivationForm form) {
     const PackedWeight w = random_weight(spec, 31);
     const int64_t stride = w.padded_rows();
     const std::vector<float> x = random_rows(64, spec.depth, 7);
-    const std::vector<float> bias = random_floats(200, -1, 1, 9);
     AlignedFloats alone(static_cast<size_t>(64 * stride));
     for (int64_t m = 0; m < 64; ++m) {
       const std::vector<float> row(x.begin() + m * spec.depth, x.begin() + (m + 1) * spec.depth);
-      const Converted in(row, 1, spec.depth, activation_form(spec.layout), one);
+      const Converted in(row, 1, spec.depth, form, one);
       const MatmulJob job{&w, bias.data(), alone.data() + m * stride, stride, true};
       matmul(in.buffer.view(), {&job, 1}, one);
     }
     for (const int64_t rows : batches) {
-      const Converted in(x, rows, spec.depth, activation_form(spec.layout), three);
+      const Converted in(x, rows, spec.depth, form, three);
       AlignedFloats out(static_cast<size_t>(rows * stride));
       const MatmulJob job{&w, bias.data(), out.data(), stride, true};
       matmul(in.buffer.view(), {&job, 1}, rows % 2 == 0 ? three : one);
       ASSERT_TRUE(same_bits(out.data(), alone.data(), static_cast<size_t>(rows * stride)))
           << name_of(spec) << " batch of " << rows;
     }
+  };
+  for (const PackedWeightSpec& spec : all_specs(200, 384)) {
+    for (const ActivationForm form : forms_of(spec.layout)) check(spec, form);
   }
+}
+
+// 16-bit activations are there for accuracy: the product must come 100 times closer to that of the unrounded
+// rows.
+TEST_P(MatmulTest, SixteenBitActivationsAreFarMoreExact) {
+  const PackedWeight w = random_weight(spec_of(WeightLayout::kW4, 64, 1024, 32), 21);
+  const std::vector<float> x = random_floats(4 * 1024, -1, 1, 22);
+  const auto error = [&](ActivationForm form) {
+    const Converted in(x, 4, 1024, form, pool_);
+    AlignedFloats out(4 * 64);
+    const MatmulJob job{&w, nullptr, out.data(), 64, false};
+    matmul(in.buffer.view(), {&job, 1}, pool_);
+    std::vector<float> row(1024);
+    double squares = 0;
+    for (int64_t n = 0; n < 64; ++n) {
+      w.unpack_row(n, row);
+      for (int64_t m = 0; m < 4; ++m) {
+        double exact = 0;
+        for (size_t k = 0; k < 1024; ++k) {
+          exact += static_cast<double>(row[k]) * static_cast<double>(x[static_cast<size_t>(m) * 1024 + k]);
+        }
+        squares += std::pow(exact - static_cast<double>(out.data()[m * 64 + n]), 2);
+      }
+    }
+    return std::sqrt(squares);
+  };
+  EXPECT_LT(error(ActivationForm::kInt16) * 100, error(ActivationForm::kInt8));
 }
 
 TEST_P(MatmulTest, SeveralJobsInOneCallEqualSeparateCalls) {
@@ -315,7 +360,7 @@ TEST_P(MatmulTest, NotANumberInARowShowsInThatRowOnly) {
     const PackedWeight w = random_weight(spec, 8);
     std::vector<float> x = random_floats(3 * 128, -1, 1, 6);
     x[128 + 70] = std::nanf("");
-    const Converted in(x, 3, 128, activation_form(spec.layout), pool_);
+    const Converted in(x, 3, 128, forms_of(spec.layout).back(), pool_);
     AlignedFloats out(3 * 32);
     const MatmulJob job{&w, nullptr, out.data(), 32, false};
     matmul(in.buffer.view(), {&job, 1}, pool_);
@@ -332,18 +377,20 @@ TEST(MatmulTiers, CodedLayoutsAgreeBitForBit) {
   ComputePool pool(1);
   const Isa before = current_isa();
   for (const PackedWeightSpec& spec : all_specs(70, 384)) {
-    if (activation_form(spec.layout) != ActivationForm::kInt8) continue;
+    if (!is_coded(activation_form(spec.layout))) continue;
     const PackedWeight w = random_weight(spec, 77);
     const std::vector<float> x = random_rows(9, 384, 5);
-    AlignedFloats reference(static_cast<size_t>(9 * 96));
-    for (const Isa isa : supported_isas()) {
-      set_isa(isa);
-      const Converted in(x, 9, 384, ActivationForm::kInt8, pool);
-      AlignedFloats out(static_cast<size_t>(9 * 96));
-      const MatmulJob job{&w, nullptr, out.data(), 96, false};
-      matmul(in.buffer.view(), {&job, 1}, pool);
-      if (isa == Isa::kScalar) std::copy_n(out.data(), 9 * 96, reference.data());
-      EXPECT_TRUE(same_bits(out.data(), reference.data(), 9 * 96)) << name_of(spec) << " " << isa_name(isa);
+    for (const ActivationForm form : forms_of(spec.layout)) {
+      AlignedFloats reference(static_cast<size_t>(9 * 96));
+      for (const Isa isa : supported_isas()) {
+        set_isa(isa);
+        const Converted in(x, 9, 384, form, pool);
+        AlignedFloats out(static_cast<size_t>(9 * 96));
+        const MatmulJob job{&w, nullptr, out.data(), 96, false};
+        matmul(in.buffer.view(), {&job, 1}, pool);
+        if (isa == Isa::kScalar) std::copy_n(out.data(), 9 * 96, reference.data());
+        EXPECT_TRUE(same_bits(out.data(), reference.data(), 9 * 96)) << name_of(spec) << " " << isa_name(isa);
+      }
     }
   }
   set_isa(before);
