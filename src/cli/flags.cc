@@ -41,6 +41,10 @@ void add_engine_flags(CLI::App& app, EngineFlags& flags) {
       ->check(CLI::IsMember({"auto", "float32"}));
   add(app, "--kv-cache-dtype", flags.kv_cache_dtype, "auto: bfloat16, or float32 with --dtype float32")
       ->check(CLI::IsMember({"auto", "bfloat16", "float32"}));
+  add(app, "--activation-precision", flags.activation_precision,
+      "what 4- and 8-bit weights multiply with: int8 is fast, int16 is all but exact; auto: int16 for small "
+      "models")
+      ->check(CLI::IsMember({"auto", "int8", "int16"}));
   add(app, "--max-model-len", flags.max_model_len,
       "longest prompt + output in tokens (32k form too); default: the model's");
   add(app, "--kv-cache-memory-bytes", flags.kv_cache_memory_bytes,

@@ -14,6 +14,7 @@ struct EngineFlags {
   std::string model;
   std::string dtype = "auto";           // auto, float32
   std::string kv_cache_dtype = "auto";  // auto, bfloat16, float32
+  std::string activation_precision = "auto";  // auto, int8, int16
   std::string max_model_len;            // "32k" form; empty: the model's own
   std::string kv_cache_memory_bytes;    // "2G" form; empty: from the memory limit
   double memory_fraction = 0.9;
