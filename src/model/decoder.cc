@@ -111,8 +111,10 @@ LlamaDecoder::LlamaDecoder(const ModelConfig& config, const DecoderOptions& opti
 
 std::string LlamaDecoder::layout_summary() const {
   std::map<std::string, int> counts;
+  bool any_coded = false;
   const auto count = [&](const PackedWeight& weight) {
-    const bool coded = weight.layout() == WeightLayout::kW4 || weight.layout() == WeightLayout::kW8;
+    const bool coded = kernels::is_coded(kernels::activation_form(weight.layout()));
+    any_coded |= coded;
     counts[coded ? fmt::format("{} g{}", weight_layout_name(weight.layout()), weight.spec().group_size)
                  : std::string(weight_layout_name(weight.layout()))]++;
   };
@@ -125,7 +127,9 @@ std::string LlamaDecoder::layout_summary() const {
   for (const auto& weight : weights_.head.weights()) count(weight);
   std::string text;
   for (const auto& [layout, n] : counts) text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", layout, n);
-  return text;
+  if (!any_coded) return text;
+  return text + (options_.coded_form == kernels::ActivationForm::kInt16 ? "; int16 activations"
+                                                                        : "; int8 activations");
 }
 
 void LlamaDecoder::forward(const ForwardInput& input, KvStorage& kv, float* logits) noexcept {

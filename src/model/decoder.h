@@ -28,7 +28,7 @@ class Decoder : public Model {
  public:
   virtual size_t weight_bytes() const = 0;   // packed weights
   virtual size_t scratch_bytes() const = 0;  // activations of one step
-  // "w4 g32: 120, w8 g32: 1": how many matrices have which layout.
+  // "w4 g32: 120, w8 g32: 1; int16 activations": how many matrices have which layout.
   virtual std::string layout_summary() const = 0;
 };
 
