@@ -80,6 +80,7 @@ PackedWeight make_weight(const PackedWeightSpec& spec, uint32_t seed) {
 struct MatmulCase {
   std::string name;
   PackedWeightSpec spec;
+  ActivationForm coded = ActivationForm::kInt8;  // what kW4 and kW8 multiply with
 };
 
 std::vector<MatmulCase> matmul_cases(int64_t size) {
@@ -95,12 +96,17 @@ std::vector<MatmulCase> matmul_cases(int64_t size) {
   PackedWeightSpec bf16, f32;
   bf16.layout = WeightLayout::kBF16;
   bf16.rows = bf16.depth = f32.rows = f32.depth = size;
-  return {{"W4 g32", coded(WeightLayout::kW4, 32, false)},
-          {"W4 g32 offsets", coded(WeightLayout::kW4, 32, true)},
-          {"W4 g128", coded(WeightLayout::kW4, 128, false)},
-          {"W4 g128 offsets", coded(WeightLayout::kW4, 128, true)},
-          {"W8 g32", coded(WeightLayout::kW8, 32, false)},
-          {"W8 g16", coded(WeightLayout::kW8, 16, false)},
+  constexpr auto kW4 = WeightLayout::kW4, kW8 = WeightLayout::kW8;
+  constexpr auto kInt16 = ActivationForm::kInt16;
+  return {{"W4 g32", coded(kW4, 32, false)},
+          {"W4 g32 offsets", coded(kW4, 32, true)},
+          {"W4 g128", coded(kW4, 128, false)},
+          {"W4 g128 offsets", coded(kW4, 128, true)},
+          {"W8 g32", coded(kW8, 32, false)},
+          {"W8 g16", coded(kW8, 16, false)},
+          {"W4 g32 int16", coded(kW4, 32, false), kInt16},
+          {"W4 g32 off int16", coded(kW4, 32, true), kInt16},
+          {"W8 g32 int16", coded(kW8, 32, false), kInt16},
           {"bf16", bf16},
           {"f32", f32}};
 }
@@ -115,7 +121,7 @@ void bench_matmul(const MatmulCase& c, int64_t rows, bool dram, ComputePool& poo
   const int64_t depth = c.spec.depth, stride = weights[0].padded_rows();
   const std::vector<float> x = random_floats(static_cast<size_t>(rows * depth), 9);
   ActivationBuffer in(rows, depth);
-  convert_activations(x.data(), rows, depth, depth, activation_form(c.spec.layout), in, pool);
+  convert_activations(x.data(), rows, depth, depth, activation_form(c.spec.layout, c.coded), in, pool);
   AlignedBuffer out(static_cast<size_t>(rows * stride) * sizeof(float));
   const double seconds = best_seconds(pool, [&](int i) {
     const MatmulJob job{&weights[static_cast<size_t>(i) % weights.size()], nullptr, out.as<float>(), stride,
