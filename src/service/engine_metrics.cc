@@ -1,6 +1,7 @@
 #include "service/engine_metrics.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace pagoda::service {
 namespace {
@@ -44,8 +45,6 @@ void observe_end(const engine::RequestTimes& times, telemetry::Metrics& metrics)
   metrics.observe_request(sample);
   const double ttft_s = phase_s(times.arrived, times.first_token);
   if (ttft_s >= 0) metrics.observe_ttft(ttft_s);
-  metrics.add_prompt_tokens(static_cast<uint64_t>(times.prompt_tokens));
-  metrics.add_generation_tokens(static_cast<uint64_t>(times.output_tokens));
 }
 
 }  // namespace
@@ -58,16 +57,26 @@ engine::EngineObserver observe_engine(telemetry::Metrics& metrics) {
   return observer;
 }
 
-void update_metrics(const engine::EngineStats& stats, telemetry::Metrics& metrics) {
-  metrics.set_running(stats.running);
-  metrics.set_waiting(stats.waiting);
-  metrics.set_kv_cache_usage(static_cast<double>(stats.blocks_used) / std::max(stats.blocks_total, 1));
+void EngineTotals::update(const engine::EngineStats& stats) {
+  const std::lock_guard lock(mutex_);
+  metrics_.set_running(stats.running);
+  metrics_.set_waiting(stats.waiting);
+  metrics_.set_kv_cache_usage(static_cast<double>(stats.blocks_used) / std::max(stats.blocks_total, 1));
   telemetry::EngineTotals totals;
   totals.preemptions = stats.preemptions;
   totals.prefix_cache_queries = stats.prefix_queries;
   totals.prefix_cache_hits = stats.prefix_hits;
   totals.queue_rejected = stats.rejected;
-  metrics.update_totals(totals);
+  metrics_.update_totals(totals);
+  // Scrapes may come in another order than their snapshots were taken.
+  if (stats.prompt_tokens > prompt_tokens_) {
+    const uint64_t before = std::exchange(prompt_tokens_, stats.prompt_tokens);
+    metrics_.add_prompt_tokens(stats.prompt_tokens - before);
+  }
+  if (stats.generation_tokens > generation_tokens_) {
+    const uint64_t before = std::exchange(generation_tokens_, stats.generation_tokens);
+    metrics_.add_generation_tokens(stats.generation_tokens - before);
+  }
 }
 
 }  // namespace pagoda::service

@@ -1,6 +1,7 @@
 """CASES section D: requests that are wrong, odd or too large. Nothing is clamped, nothing ends the server."""
 
 import json
+import re
 import time
 import unittest
 
@@ -371,15 +372,39 @@ class TextRoutesTest(ProtocolTest):
         self.assertEqual(blocks["total"], blocks["used"] + blocks["free"] + blocks["cached"])
         self.assertEqual(blocks["block_size"], 16)
 
-    def test_metrics(self):
-        self.server.complete("hi", max_tokens=5)
+    def samples(self):
+        """Value by series name and, where there is one, finished_reason."""
         status, headers, body = self.server.request("/metrics")
+        self.assertEqual(status, 200)
         self.assertTrue(headers["content-type"].startswith("text/plain"))
-        text = body.decode()
-        self.assertRegex(text, r'vllm:prompt_tokens_total\{[^}]*model_name="scripted"[^}]*\} [1-9]')
-        self.assertRegex(text, r'vllm:generation_tokens_total\{[^}]*\} [1-9]')
-        self.assertRegex(text, r'vllm:request_success_total\{[^}]*finished_reason="length"[^}]*\} [1-9]')
-        self.assertRegex(text, r'vllm:time_to_first_token_seconds_count\{[^}]*\} [1-9]')
+        values = {}
+        for name, labels, value in re.findall(r"^(vllm:\w+)\{(.*)\} (\S+)$", body.decode(), re.MULTILINE):
+            self.assertIn('model_name="scripted"', labels)
+            reason = re.search(r'finished_reason="(\w+)"', labels)
+            values[name, reason.group(1) if reason else None] = float(value)
+        return values
+
+    def test_metrics(self):
+        self.assertTrue(self.server.wait_idle())
+        before = self.samples()
+        self.server.complete("hi", max_tokens=5)
+        # The answer may arrive before the engine has written down the end of the step.
+        expected = {
+            ("vllm:prompt_tokens_total", None): 2,
+            ("vllm:generation_tokens_total", None): 5,
+            ("vllm:request_success_total", "length"): 1,
+            ("vllm:request_success_total", "stop"): 0,
+            ("vllm:time_to_first_token_seconds_count", None): 1,
+            ("vllm:e2e_request_latency_seconds_count", None): 1,
+            ("vllm:num_requests_running", None): 0,
+        }
+        end = time.monotonic() + 5
+        gained = None
+        while gained != expected and time.monotonic() < end:
+            after = self.samples()
+            gained = {key: after[key] - before[key] for key in expected}
+            time.sleep(0.01)
+        self.assertEqual(gained, expected)
 
 
 class LoadingTest(unittest.TestCase):

@@ -39,7 +39,9 @@ void run_work(ApiState& state, const net::HttpRequest& request,
 }  // namespace
 
 ApiState::ApiState(ApiOptions options, telemetry::Metrics* metrics)
-    : options_(std::move(options)), metrics_(metrics) {}
+    : options_(std::move(options)), metrics_(metrics) {
+  if (metrics_ != nullptr) totals_.emplace(*metrics_);
+}
 
 void ApiState::set_ready(LoadedModel model) {
   PAGODA_CHECK(!loaded(), "set_ready() is called once");
@@ -70,7 +72,7 @@ std::optional<Error> ApiState::unavailable() const {
 
 std::optional<std::string> ApiState::metrics_text() {
   if (metrics_ == nullptr) return std::nullopt;
-  if (loaded()) service::update_metrics(service().stats(), *metrics_);
+  if (loaded()) totals_->update(service().stats());
   return metrics_->text();
 }
 

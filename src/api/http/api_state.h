@@ -35,6 +35,7 @@ class ApiState {
  private:
   const ApiOptions options_;
   telemetry::Metrics* const metrics_;
+  std::optional<service::EngineTotals> totals_;  // with metrics
   // Written once, before loaded_ is set.
   LoadedModel model_;
   openai::ParseOptions parse_;
