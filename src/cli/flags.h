@@ -43,7 +43,7 @@ struct ServeFlags {
   int shutdown_timeout_s = 30;
   int64_t max_body_bytes = int64_t{32} << 20;
   int io_threads = 1;
-  int text_threads = 1;
+  int text_threads = 2;
 };
 
 struct GenerateFlags {
