@@ -12,11 +12,11 @@ namespace pagoda::cli {
 // What serve and generate share: how the model is loaded and run.
 struct EngineFlags {
   std::string model;
-  std::string dtype = "auto";           // auto, float32
-  std::string kv_cache_dtype = "auto";  // auto, bfloat16, float32
+  std::string dtype = "auto";                 // auto, float32
+  std::string kv_cache_dtype = "auto";        // auto, bfloat16, float32
   std::string activation_precision = "auto";  // auto, int8, int16
-  std::string max_model_len;            // "32k" form; empty: the model's own
-  std::string kv_cache_memory_bytes;    // "2G" form; empty: from the memory limit
+  std::string max_model_len;                  // "32k" form; empty: the model's own
+  std::string kv_cache_memory_bytes;          // "2G" form; empty: from the memory limit
   double memory_fraction = 0.9;
   int block_size = 16;
   int threads = 0;  // 0: all CPUs of the quota

@@ -15,7 +15,8 @@ AlignedBuffer::AlignedBuffer(size_t bytes) : size_(bytes) {
   // mmap aligns to 4 KiB; over-allocate so that a 2 MiB boundary lies inside.
   const size_t slack = bytes >= kHugePage ? kHugePage : 0;
   mapping_size_ = bytes + slack;
-  mapping_ = mmap(nullptr, mapping_size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  mapping_ = mmap(nullptr, mapping_size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                  -1, 0);
   if (mapping_ == MAP_FAILED) {
     mapping_ = nullptr;
     throw std::bad_alloc();

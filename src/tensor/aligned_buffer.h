@@ -6,9 +6,9 @@
 
 namespace pagoda {
 
-// Owns zero-filled memory aligned to 2 MiB when it is at least that large (and then advised to use huge pages: +12 %
-// decode speed in ik_llama.cpp PR 278), to 64 bytes otherwise. Move-only. size 0 is a null buffer.
-// The constructor throws std::bad_alloc (start-up only; the step loop allocates nothing).
+// Owns zero-filled memory aligned to 2 MiB when it is at least that large (and then advised to use huge
+// pages: +12 % decode speed in ik_llama.cpp PR 278), to 64 bytes otherwise. Move-only. size 0 is a null
+// buffer. The constructor throws std::bad_alloc (start-up only; the step loop allocates nothing).
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;

@@ -9,13 +9,18 @@ namespace pagoda {
 
 enum class DType : uint8_t { kF32, kF16, kBF16 };
 
-constexpr size_t dtype_bytes(DType type) { return type == DType::kF32 ? 4 : 2; }
+constexpr size_t dtype_bytes(DType type) {
+  return type == DType::kF32 ? 4 : 2;
+}
 
 constexpr std::string_view dtype_name(DType type) {
   switch (type) {
-    case DType::kF32: return "float32";
-    case DType::kF16: return "float16";
-    case DType::kBF16: return "bfloat16";
+    case DType::kF32:
+      return "float32";
+    case DType::kF16:
+      return "float16";
+    case DType::kBF16:
+      return "bfloat16";
   }
   return "?";
 }

@@ -18,7 +18,7 @@ uint16_t f32_to_f16(float value) {
   const uint32_t magnitude = bits & 0x7fffffff;
   if (magnitude > 0x7f800000) return sign | 0x7e00;
   if (magnitude >= 0x477ff000) return sign | 0x7c00;  // 65520 and above round to infinity
-  if (magnitude < 0x38800000) {                       // below 2^-14: the FPU rounds to a multiple of 2^-24 for us
+  if (magnitude < 0x38800000) {  // below 2^-14: the FPU rounds to a multiple of 2^-24 for us
     const float scaled = std::bit_cast<float>(magnitude) + 0.5f;  // ulp of [0.5, 1) is 2^-24
     return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(scaled) - 0x3f000000));
   }

@@ -1,4 +1,5 @@
-// Conversions between float and the two 16-bit formats, in plain C++ (no ISA flags): loaders and tests use them.
+// Conversions between float and the two 16-bit formats, in plain C++ (no ISA flags): loaders and tests use
+// them.
 #pragma once
 
 #include <bit>
@@ -6,7 +7,9 @@
 
 namespace pagoda {
 
-inline float bf16_to_f32(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
+inline float bf16_to_f32(uint16_t bits) {
+  return std::bit_cast<float>(uint32_t{bits} << 16);
+}
 
 // Round to nearest even; NaN stays NaN (quiet).
 inline uint16_t f32_to_bf16(float value) {

@@ -8,13 +8,15 @@ namespace pagoda {
 namespace {
 
 size_t layer_block_bytes(const KvShape& shape) {
-  return size_t{2} * kKvBlockTokens * static_cast<size_t>(shape.head_dim) * static_cast<size_t>(shape.num_kv_heads) *
-         dtype_bytes(shape.dtype);
+  return size_t{2} * kKvBlockTokens * static_cast<size_t>(shape.head_dim) *
+         static_cast<size_t>(shape.num_kv_heads) * dtype_bytes(shape.dtype);
 }
 
 }  // namespace
 
-size_t kv_block_bytes(const KvShape& shape) { return layer_block_bytes(shape) * static_cast<size_t>(shape.num_layers); }
+size_t kv_block_bytes(const KvShape& shape) {
+  return layer_block_bytes(shape) * static_cast<size_t>(shape.num_layers);
+}
 
 KvStorage::KvStorage(const KvShape& shape, int num_blocks)
     : shape_(shape),

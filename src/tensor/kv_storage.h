@@ -20,7 +20,7 @@ inline constexpr int kKvBlockTokens = 16;
 struct KvShape {
   int num_layers = 0;
   int num_kv_heads = 0;
-  int head_dim = 0;  // even
+  int head_dim = 0;            // even
   DType dtype = DType::kBF16;  // kF32 or kBF16
 };
 
@@ -29,9 +29,9 @@ size_t kv_block_bytes(const KvShape& shape);
 
 // One layer of the cache as a kernel sees it.
 struct PagedKvView {
-  uint8_t* base = nullptr;   // block b of this layer: base + b * block_stride
-  size_t block_stride = 0;   // bytes between blocks
-  size_t head_stride = 0;    // bytes between kv heads inside a block; K first, V at + head_stride / 2
+  uint8_t* base = nullptr;  // block b of this layer: base + b * block_stride
+  size_t block_stride = 0;  // bytes between blocks
+  size_t head_stride = 0;   // bytes between kv heads inside a block; K first, V at + head_stride / 2
   int num_kv_heads = 0;
   int head_dim = 0;
   DType dtype = DType::kBF16;
@@ -42,7 +42,8 @@ struct PagedKvView {
   uint8_t* v(BlockId block, int head) const noexcept { return k(block, head) + head_stride / 2; }
 };
 
-// Owns the zero-filled memory of all blocks. Blocks are addressed by id; who owns which block is kv's business.
+// Owns the zero-filled memory of all blocks. Blocks are addressed by id; who owns which block is kv's
+// business.
 class KvStorage {
  public:
   KvStorage() = default;

@@ -1,18 +1,23 @@
-// The four layouts that the matmul kernels know. Every file format becomes one of them at load (DESIGN.md principle 3).
+// The four layouts that the matmul kernels know. Every file format becomes one of them at load (DESIGN.md
+// principle 3).
 //
-// A weight matrix W has N rows (outputs) and K columns (inputs, the depth). It is stored in panels of 32 rows; N is
-// padded to a multiple of 32 with zero rows, K to a multiple of 32 with zero columns, so kernels need no tails.
+// A weight matrix W has N rows (outputs) and K columns (inputs, the depth). It is stored in panels of 32
+// rows; N is padded to a multiple of 32 with zero rows, K to a multiple of 32 with zero columns, so kernels
+// need no tails.
 //
 //   kF32   per panel, per k:          32 float                                     w = value
 //   kBF16  per panel, per pair of k:  [32][2] bfloat16                             w = value
 //   kW8    per panel, per group:      32 f16 scales, [32 f16 offsets], then per 4 k: [32][4] uint8 codes
-//   kW4    per panel, per group:      32 f16 scales, [32 f16 offsets], then per 8 k: 128 bytes; byte [n][j], j = 0..3,
-//                                     holds code(n, k + j) in the low nibble and code(n, k + 4 + j) in the high one
+//   kW4    per panel, per group:      32 f16 scales, [32 f16 offsets], then per 8 k: 128 bytes; byte [n][j],
+//   j = 0..3,
+//                                     holds code(n, k + j) in the low nibble and code(n, k + 4 + j) in the
+//                                     high one
 //
 // In kW8 and kW4:  w = scale_multiplier * scale * (code - zero_point) + offset_multiplier * offset.
-// The multipliers are powers of two, one per matrix, that keep the f16 scales in their normal range. Offsets are stored
-// only when has_offsets (Q4_1, Q4_K, ...); otherwise the zero point is one integer for the whole matrix (Q4_0: 8).
-// One 64-byte load is two ready operands of vpdpbusd. Source of the layout: KERNELS.md section 2.3.
+// The multipliers are powers of two, one per matrix, that keep the f16 scales in their normal range. Offsets
+// are stored only when has_offsets (Q4_1, Q4_K, ...); otherwise the zero point is one integer for the whole
+// matrix (Q4_0: 8). One 64-byte load is two ready operands of vpdpbusd. Source of the layout: KERNELS.md
+// section 2.3.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +35,9 @@ std::string_view weight_layout_name(WeightLayout layout);  // "f32", "bf16", "w8
 inline constexpr int kPanelRows = 32;      // two zmm of 32-bit lanes
 inline constexpr int kDepthMultiple = 32;  // K is padded to this
 
-constexpr int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+constexpr int64_t round_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
 
 struct PackedWeightSpec {
   WeightLayout layout = WeightLayout::kF32;
@@ -43,9 +50,10 @@ struct PackedWeightSpec {
   float offset_multiplier = 1.0f;
 };
 
-// Rows of one panel before packing. Codes: row r at codes + r * code_stride (one byte per code, also for kW4); scales
-// and offsets: row r at + r * (padded depth / group_size), already divided by the multipliers. Float rows for kF32 and
-// kBF16 at values + r * value_stride. Rows from num_rows to 31, and columns from depth on, are filled with zero weights.
+// Rows of one panel before packing. Codes: row r at codes + r * code_stride (one byte per code, also for
+// kW4); scales and offsets: row r at + r * (padded depth / group_size), already divided by the multipliers.
+// Float rows for kF32 and kBF16 at values + r * value_stride. Rows from num_rows to 31, and columns from
+// depth on, are filled with zero weights.
 struct PanelSource {
   int num_rows = kPanelRows;
   const uint8_t* codes = nullptr;
@@ -72,7 +80,9 @@ class PackedWeight {
   int64_t num_panels() const noexcept { return padded_rows() / kPanelRows; }
   size_t panel_bytes() const noexcept { return panel_bytes_; }
   size_t bytes() const noexcept { return data_.size(); }
-  const uint8_t* panel(int64_t index) const noexcept { return data_.data() + static_cast<size_t>(index) * panel_bytes_; }
+  const uint8_t* panel(int64_t index) const noexcept {
+    return data_.data() + static_cast<size_t>(index) * panel_bytes_;
+  }
 
   // Fills one panel. Different panels may be packed from different threads at once.
   void pack_panel(int64_t index, const PanelSource& source) noexcept;

@@ -23,7 +23,8 @@ TEST(ForeignFlagsTest, GpuFlagsAreDroppedWithAWarning) {
       {"serve", "m.gguf", "--enforce-eager", "--swap-space", "4", "--port", "1", "--device=cpu"}, warnings);
   ASSERT_TRUE(kept);
   EXPECT_THAT(*kept, ElementsAre("serve", "m.gguf", "--port", "1"));
-  EXPECT_THAT(warnings, ElementsAre(HasSubstr("--enforce-eager"), HasSubstr("--swap-space"), HasSubstr("--device")));
+  EXPECT_THAT(warnings,
+              ElementsAre(HasSubstr("--enforce-eager"), HasSubstr("--swap-space"), HasSubstr("--device")));
 }
 
 TEST(ForeignFlagsTest, FlagsOfMissingFeaturesAreRefusedByName) {
@@ -37,13 +38,14 @@ TEST(ForeignFlagsTest, FlagsOfMissingFeaturesAreRefusedByName) {
 }
 
 TEST(ConfigFileTest, BecomesFlagsBeforeTheOthers) {
-  const auto path = config_file("port: 9000\nmax_model_len: 32k\nstrict-params: true\nenable-prefix-caching: false\n"
-                                "served-model-name: [a, b]\n");
+  const auto path = config_file(
+      "port: 9000\nmax_model_len: 32k\nstrict-params: true\nenable-prefix-caching: false\n"
+      "served-model-name: [a, b]\n");
   const auto args = expand_config_file({"serve", "m", "--config", path, "--port=1"});
   ASSERT_TRUE(args) << args.error().message;
   EXPECT_THAT(*args, ElementsAre("serve", "--port=9000", "--max-model-len=32k", "--strict-params",
-                                 "--no-enable-prefix-caching", "--served-model-name=a", "--served-model-name=b", "m",
-                                 "--port=1"));
+                                 "--no-enable-prefix-caching", "--served-model-name=a",
+                                 "--served-model-name=b", "m", "--port=1"));
 }
 
 TEST(ConfigFileTest, ErrorsNameFileAndLine) {

@@ -12,8 +12,9 @@ namespace {
 using testing::ElementsAre;
 
 TEST(FlagsTest, ServeTakesVllmsNames) {
-  const auto line = parse_command_line({"serve", "m.gguf", "--port", "9", "--max-model-len", "32k", "--served-model-name",
-                                        "a", "--no-enable-prefix-caching", "--max-num-seqs=7"});
+  const auto line =
+      parse_command_line({"serve", "m.gguf", "--port", "9", "--max-model-len", "32k", "--served-model-name",
+                          "a", "--no-enable-prefix-caching", "--max-num-seqs=7"});
   ASSERT_TRUE(line);
   ASSERT_EQ(line->command, Command::kServe);
   EXPECT_EQ(line->serve.engine.model, "m.gguf");
