@@ -52,6 +52,19 @@ TEST(EngineTest, StopTokensEndAChoiceOnceMinTokensAreOut) {
   expect_reference(late, later, options);
 }
 
+TEST(EngineTest, AForcedStopTokenBeforeMinTokensDoesNotStop) {
+  const EngineOptions options = test_options(16);
+  EngineHarness harness(options);
+  EngineRequest r = harness.request(random_prompt(10, 2), 12);
+  r.sampling.allowed_token_ids = {{7}};  // the sampler has nothing else to give
+  r.sampling.stop_token_ids = {{7}};
+  r.sampling.min_tokens = 3;
+  const Received& got = harness.submit(r);
+  harness.run();
+  EXPECT_EQ(got.choices[0].ids(), (std::vector<int32_t>{7, 7, 7, 7}));
+  EXPECT_EQ(got.choices[0].finish, FinishReason::kStop);
+}
+
 TEST(EngineTest, MaxModelLenEndsAChoice) {
   EngineOptions options = test_options(16);
   options.max_model_len = 40;

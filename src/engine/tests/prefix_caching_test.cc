@@ -45,15 +45,23 @@ TEST_F(PrefixCachingTest, GeneratedTokensAreFoundByTheNextTurn) {
   EXPECT_EQ(harness_.engine().stats().prefix_queries, 40u + 80u);
 }
 
+// Also when their keys collide: with one bit, some of these salts and prompts have equal keys.
 TEST_F(PrefixCachingTest, B121SaltsDoNotShare) {
-  EngineRequest a = harness_.request(random_prompt(40, 3), 5), b = a, c = a;
-  b.id = {100};
-  c.id = {101};
-  b.cache_salt = "B";
-  c.cache_salt = "B";
-  EXPECT_EQ(run(a).cached_tokens, 0);
-  EXPECT_EQ(run(b).cached_tokens, 0);
-  EXPECT_EQ(run(c).cached_tokens, 32);
+  for (const int bits : {128, 1}) {
+    options_.prefix_hash_bits = bits;
+    EngineHarness harness(options_);
+    EngineRequest r = harness.request(random_prompt(40, 3), 5);
+    for (const int64_t expected_cached : {0, 32}) {
+      for (const char* salt : {"", "A", "B", "C", "D"}) {
+        ++r.id.value;
+        r.cache_salt = salt;
+        const Received& got = harness.submit(r);
+        harness.run();
+        expect_reference(r, got, options_);
+        EXPECT_EQ(got.cached_tokens, expected_cached) << bits << " bits, salt " << salt;
+      }
+    }
+  }
 }
 
 // CASES B121: 50 requests at once with one shared prefix, each like alone; all but the first reuse it.
