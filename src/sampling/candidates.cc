@@ -121,9 +121,30 @@ int32_t Candidates::last_kept(double above, double limit) {
   return *begin;
 }
 
+// All candidates lighter than (1 - top_p) / n of the total weigh less than 1 - top_p together, so that the
+// cut lies above them. Most of a vocabulary goes in this one pass, and what follows works on a short list.
+void Candidates::drop_tail(float threshold) {
+  const bool listed = !ids_.empty();
+  size_t kept = 0;
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    if (weights_[i] < threshold) continue;
+    if (listed) {
+      ids_[kept] = ids_[i];
+    } else {
+      ids_.push_back(static_cast<int32_t>(i));
+    }
+    weights_[kept++] = weights_[i];
+  }
+  ids_.resize(kept);
+  weights_.resize(kept);
+}
+
 void Candidates::keep_nucleus(float top_p) {
   if (top_p >= 1.0f) return;
-  const double limit = (static_cast<double>(top_p) - kProbabilitySlack) * sum_weights();
+  const double total = sum_weights(), p = static_cast<double>(top_p);
+  const double limit = (p - kProbabilitySlack) * total;
+  // Half of the bound leaves room for rounding: equal weights must not all fall below their own mean.
+  drop_tail(static_cast<float>(0.5 * (1.0 - p) * total / static_cast<double>(weights_.size())));
   const double above = list_boundary(limit);
   const auto cut = static_cast<size_t>(last_kept(above, limit));
   const float cut_logit = logit(cut);

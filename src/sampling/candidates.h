@@ -45,6 +45,7 @@ class Candidates {
   float logit(size_t i) const { return logits_[ids_.empty() ? i : static_cast<size_t>(ids_[i])]; }
   bool more_likely(int32_t a, int32_t b) const;
   double sum_weights();
+  void drop_tail(float threshold);
   double list_boundary(double limit);
   int32_t last_kept(double above, double limit);
 

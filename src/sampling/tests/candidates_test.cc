@@ -123,6 +123,16 @@ TEST(CandidatesTest, AmongEqualLogitsTheHigherIdsStay) {
   }
 }
 
+TEST(CandidatesTest, ATinyTopPLeavesOneOfEqualLogits) {
+  for (const size_t n : {1u, 3u, 8u, 1000u, 4097u, 50000u}) {
+    Candidates candidates;
+    const std::vector<float> row(n, -3.0f);
+    candidates.collect(row, {-3.0f, 0.7f}, kAll);
+    candidates.keep_nucleus(1e-9f);
+    EXPECT_EQ(support(candidates, n), std::vector<int32_t>{static_cast<int32_t>(n) - 1});
+  }
+}
+
 TEST(CandidatesTest, ThresholdKeepsTies) {
   const std::vector<float> row = {1, 3, 3, -2, 3, 0};
   Candidates candidates;
