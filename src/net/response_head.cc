@@ -33,6 +33,7 @@ void append_field(std::string& out, std::string_view name, std::string_view valu
 
 }  // namespace
 
+// A flat table, longer than a function should be.
 std::string_view reason_phrase(int status) {
   switch (status) {
     case 100:
