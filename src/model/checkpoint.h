@@ -19,15 +19,17 @@ struct GenerationDefaults {
 
 struct Checkpoint {
   std::string path;
-  std::string name;            // default served model name: the file or folder name without extension
-  std::string format;          // for people: "GGUF v3 (Q4_1 210, Q8_0 1, F32 61)", "safetensors (BF16)"
+  std::string name;    // default served model name: the file or folder name without extension
+  std::string format;  // for people: "GGUF v3 (Q4_1 210, F32 61, Q8_0 1)", "safetensors (BF16)"
   uint64_t file_bytes = 0;
   ModelConfig config;
   GenerationDefaults generation;
-  std::string tokenizer_json;  // text of tokenizer.json; made in memory from a GGUF vocabulary. Empty: none in the checkpoint
+  // Text of tokenizer.json, made in memory from a GGUF vocabulary. Empty: none in the checkpoint.
+  std::string tokenizer_json;
   std::string tokenizer_config_json;  // text of tokenizer_config.json; empty when there is none
-  std::string chat_template;   // Jinja source; empty when the model has none
-  std::string bos_token, eos_token, pad_token, unk_token;  // as the chat template sees them; empty when absent
+  std::string chat_template;          // Jinja source; empty when the model has none
+  // As the chat template sees them; empty when absent.
+  std::string bos_token, eos_token, pad_token, unk_token;
   std::optional<bool> add_bos_token;  // what the file says about adding BOS to plain prompts
   std::unique_ptr<TensorSource> tensors;
 };

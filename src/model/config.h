@@ -23,13 +23,14 @@ struct RopeConfig {
   double theta = 10000.0;
   Scaling scaling = Scaling::kNone;
   double factor = 1.0;
-  double low_freq_factor = 1.0;   // kLlama3
-  double high_freq_factor = 4.0;  // kLlama3
+  double low_freq_factor = 1.0;           // kLlama3
+  double high_freq_factor = 4.0;          // kLlama3
   int64_t original_max_positions = 8192;  // kLlama3
   std::vector<float> freq_factors;  // GGUF's rope_freqs.weight: divides each inverse frequency; empty = none
 };
 
-// Radians per position for each of rotary_dim / 2 pairs, scaling applied. Formulae: transformers modeling_rope_utils.
+// Radians per position for each of rotary_dim / 2 pairs, scaling applied. Formulae: transformers
+// modeling_rope_utils.
 std::vector<double> rope_inverse_frequencies(const RopeConfig& rope, int rotary_dim);
 
 struct ModelConfig {
@@ -45,23 +46,23 @@ struct ModelConfig {
   float rms_norm_eps = 1e-5f;
 
   RopeConfig rope;
-  RopeConfig rope_sliding;            // for layers with a window where the family gives them their own (Gemma 3)
+  RopeConfig rope_sliding;  // for layers with a window where the family gives them their own (Gemma 3)
   bool has_rope_sliding = false;
   std::vector<int64_t> layer_window;  // [num_layers]; sliding window in tokens, 0 = full attention
 
   bool qkv_bias = false;
   bool attention_out_bias = false;
   bool mlp_bias = false;
-  bool qk_norm = false;           // RMSNorm per head on q and k before RoPE (Qwen 3, Gemma 3)
-  bool post_norms = false;        // norms after attention and feed-forward too (Gemma)
+  bool qk_norm = false;               // RMSNorm per head on q and k before RoPE (Qwen 3, Gemma 3)
+  bool post_norms = false;            // norms after attention and feed-forward too (Gemma)
   bool norm_weight_plus_one = false;  // the file stores w where the formula wants 1 + w (Gemma in HF files)
   bool tied_embeddings = false;
-  float embedding_scale = 1.0f;   // Gemma: sqrt(hidden_size)
-  float attention_scale = 0.0f;   // multiplies q . k
+  float embedding_scale = 1.0f;  // Gemma: sqrt(hidden_size)
+  float attention_scale = 0.0f;  // multiplies q . k
   kernels::GatedActivation activation = kernels::GatedActivation::kSilu;
 
-  TokenId bos;                    // -1 when the model has none
-  std::vector<TokenId> eos;       // from generation_config or config; ends a generation unless ignore_eos
+  TokenId bos;               // -1 when the model has none
+  std::vector<TokenId> eos;  // from generation_config or config; ends a generation unless ignore_eos
 };
 
 }  // namespace pagoda::model
