@@ -1,8 +1,9 @@
 //! From a conversation to the ids of a prompt.
 use anyhow::Result;
 
+use crate::context::parse_context;
 use crate::marks;
-use crate::template::{parse_context, ChatTemplate};
+use crate::template::ChatTemplate;
 use crate::tokenizer::TextTokenizer;
 
 pub struct RenderedPrompt {

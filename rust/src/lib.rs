@@ -6,6 +6,7 @@
 mod abi;
 mod chat;
 mod clock;
+mod context;
 mod decoding;
 mod marks;
 mod python;

@@ -325,6 +325,8 @@ pub fn install(environment: &mut Environment<'static>) {
     environment.set_unknown_method_callback(method);
     add_tests(environment);
     environment.remove_global("debug");
+    // Its indentation makes the output of nested values quadratic before any limit can see it.
+    environment.remove_filter("pprint");
     environment.add_function("cycler", |items: Rest<Value>| contrib::globals::cycler(items.0));
     environment.add_function(ITERATED, iterated);
     environment.add_function(JOINED, joined);

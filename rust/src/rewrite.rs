@@ -4,6 +4,7 @@
 //! - `{% for x in items %}` becomes `{% for x in __iterated(items) %}`, which refuses none as Python does.
 //! - `{{ a|safe + b }}` becomes `{{ __joined(a|safe, b) }}`: Python's Markup escapes what is added to it, even where
 //!   autoescaping is off.
+//! - `{% do ... %}` becomes an unknown tag, which it is where templates are written for.
 //!
 //! Lines keep their numbers. What is not understood is left as it is.
 
@@ -77,12 +78,12 @@ fn rewrite_for(body: &str) -> Option<String> {
     let start = tokens[in_index].start + 2;
     let rest = &tokens[in_index + 1..];
     let end = rest.iter().find(|t| matches!(t.text, "if" | "recursive")).map_or(body.len(), |t| t.start);
-    if rest.iter().any(|token| token.text == "," && token.start < end) || body[start..end].trim().is_empty() {
-        return None;
-    }
     let items = &body[start..end];
     let space = &items[items.trim_end().len()..];
-    Some(format!("{} {ITERATED}({}){space}{}", &body[..start], items.trim_end(), &body[end..]))
+    let items = items.trim();
+    let is_tuple = rest.iter().any(|token| token.text == "," && token.start < end);
+    let items = if is_tuple { format!("({items})") } else { items.to_owned() };
+    Some(format!("{} {ITERATED}({items}){space}{}", &body[..start], &body[end..]))
 }
 
 /// Only sums of operands with filters: anything else beside `+` at the top level is left alone.
@@ -110,6 +111,7 @@ fn rewrite_tag(inside: &str) -> Option<String> {
     let body = &inside[start..end];
     let new_body = match body.split_whitespace().next()? {
         "for" => rewrite_for(body)?,
+        "do" => body.replacen("do", "__do", 1),
         "generation" => body.replacen("generation", "with", 1),
         "endgeneration" => body.replacen("endgeneration", "endwith", 1),
         _ => return None,

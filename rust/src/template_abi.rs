@@ -3,7 +3,8 @@ use std::ffi::{c_char, c_int};
 
 use crate::abi::{guard, guard_value, str_in, PtIds, PtText};
 use crate::chat::render_chat;
-use crate::template::{parse_context, ChatTemplate};
+use crate::context::parse_context;
+use crate::template::ChatTemplate;
 use crate::tokenizer_abi::{shared, PtTokenizer};
 
 pub struct PtTemplate(ChatTemplate);
