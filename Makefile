@@ -15,6 +15,7 @@ MODEL ?= smollm2-135m
 HOST ?= 127.0.0.1
 PORT ?= 8000
 ARGS ?=
+BENCH_ARGS ?=
 RACE_ARGS ?= --workload batch-16 --workload mixed
 
 help:
@@ -50,10 +51,8 @@ test: setup $(BUILD)/build.ninja
 	ctest --test-dir $(BUILD) -j $(JOBS) --output-on-failure --no-tests=error -LE '^(slow|perf)$$'
 
 bench: setup $(BUILD)/build.ninja
-	ninja -C $(BUILD) -j $(JOBS)
-	@for program in $(BUILD)/bench/*; do \
-	  if [[ -f $$program && -x $$program ]]; then $$program; fi; \
-	done
+	@ninja -C $(BUILD) -j $(JOBS) --quiet kernels_bench
+	$(BUILD)/bench/kernels_bench $(BENCH_ARGS)
 
 bench-race: build
 	bench/race/run --pagoda $(BUILD)/pagoda $(RACE_ARGS)

@@ -3,6 +3,7 @@ import asyncio
 import concurrent.futures
 import json
 import random
+import re
 import socket
 import struct
 import time
@@ -81,7 +82,13 @@ def disconnect_once(port, rng):
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
+def aborted_requests(server):
+    pattern = r'^vllm:request_success_total\{[^}]*finished_reason="abort"[^}]*\} (\S+)$'
+    return float(re.search(pattern, server.metrics(), re.MULTILINE).group(1))
+
+
 def check_disconnects(server, count, seed):
+    aborted_before = aborted_requests(server)
     generator = random.Random(seed)
     seeds = [generator.random() for _ in range(count)]
     with concurrent.futures.ThreadPoolExecutor(16) as executor:
@@ -94,6 +101,8 @@ def check_disconnects(server, count, seed):
         assert snapshot["used"] == 0
         assert snapshot["free"] + snapshot["cached"] == snapshot["total"]
     assert snapshot["requests"] == []
+    # Most clients leave after their request has reached the engine; else nothing was tested.
+    assert aborted_requests(server) - aborted_before > count / 4
     answer = server.client().completions.create(model=MODEL_NAME, prompt="Still here", max_tokens=4)
     assert answer.usage.completion_tokens > 0
 
