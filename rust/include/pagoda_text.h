@@ -1,8 +1,9 @@
 // C ABI of the Rust library in rust/: tokenizers and chat templates.
 //
-// Text is UTF-8 as (pointer, bytes), never zero-terminated. Functions that can fail return a pt_status; the reason of the
-// calling thread's last failure is in pt_last_error(). Objects are immutable and may be shared by threads, streams
-// excepted. What a function hands out through a pt_text or pt_ids is owned by the caller and freed with pt_*_free.
+// Text is UTF-8 as (pointer, bytes), never zero-terminated. Functions that can fail return a pt_status; the
+// reason of the calling thread's last failure is in pt_last_error(). Objects are immutable and may be
+// shared by threads, streams excepted. What a function hands out through a pt_text or pt_ids is owned by
+// the caller and freed with pt_*_free.
 #pragma once
 
 #include <stddef.h>
@@ -44,10 +45,14 @@ pt_status pt_tokenizer_load(const char* json, size_t json_size, pt_tokenizer** o
 void pt_tokenizer_free(pt_tokenizer* tokenizer);
 // One more than the highest id.
 size_t pt_tokenizer_vocab_size(const pt_tokenizer* tokenizer);
-pt_status pt_tokenizer_encode(const pt_tokenizer* tokenizer, const char* text, size_t text_size, int add_special,
-                              int parse_special, pt_ids* out);
-pt_status pt_tokenizer_decode(const pt_tokenizer* tokenizer, const uint32_t* ids, size_t num_ids, int skip_special,
-                              pt_text* out);
+enum {
+  PT_ADD_SPECIAL = 1,    // BOS and the like, as the post-processor says
+  PT_PARSE_SPECIAL = 2,  // text of control tokens is the tokens
+};
+pt_status pt_tokenizer_encode(const pt_tokenizer* tokenizer, const char* text, size_t text_size,
+                              uint32_t flags, pt_ids* out);
+pt_status pt_tokenizer_decode(const pt_tokenizer* tokenizer, const uint32_t* ids, size_t num_ids,
+                              int skip_special, pt_text* out);
 // Borrowed from the tokenizer; empty for an id without an entry.
 const char* pt_tokenizer_token_bytes(const pt_tokenizer* tokenizer, uint32_t id, size_t* size);
 pt_status pt_tokenizer_token_string(const pt_tokenizer* tokenizer, uint32_t id, pt_text* out);
@@ -56,7 +61,8 @@ int64_t pt_tokenizer_token_to_id(const pt_tokenizer* tokenizer, const char* toke
 int pt_tokenizer_is_special(const pt_tokenizer* tokenizer, uint32_t id);
 
 // `context`: ids before the output. The stream keeps its own reference to the tokenizer.
-pt_stream* pt_stream_new(const pt_tokenizer* tokenizer, const uint32_t* context, size_t num_context, int skip_special);
+pt_stream* pt_stream_new(const pt_tokenizer* tokenizer, const uint32_t* context, size_t num_context,
+                         int skip_special);
 pt_status pt_stream_push(pt_stream* stream, uint32_t id, pt_text* out);
 pt_status pt_stream_finish(pt_stream* stream, pt_text* out);
 void pt_stream_free(pt_stream* stream);
@@ -64,12 +70,18 @@ void pt_stream_free(pt_stream* stream);
 pt_status pt_template_compile(const char* source, size_t source_size, pt_template** out);
 void pt_template_free(pt_template* chat_template);
 int pt_template_wants_content_parts(const pt_template* chat_template);
-pt_status pt_template_render(const pt_template* chat_template, const char* context, size_t context_size, pt_text* out);
+pt_status pt_template_render(const pt_template* chat_template, const char* context, size_t context_size,
+                             pt_text* out);
 // Renders and encodes; control tokens come from the template's own text only.
+typedef struct {
+  pt_text text;
+  pt_ids ids;
+} pt_prompt;
 pt_status pt_render_chat(const pt_template* chat_template, const pt_tokenizer* tokenizer, const char* context,
-                         size_t context_size, pt_text* text, pt_ids* ids);
+                         size_t context_size, pt_prompt* out);
 
-// Tests: strftime_now() shows this instant (seconds since 1970, shown as UTC) from now on in the whole process.
+// Tests: strftime_now() shows this instant (seconds since 1970, shown as UTC) from now on in the whole
+// process.
 void pt_set_clock_for_tests(int64_t unix_seconds);
 
 #ifdef __cplusplus

@@ -27,8 +27,8 @@ fn panic_message(payload: &(dyn Any + Send)) -> String {
     format!("panic in the text library: {}", text.unwrap_or("no message"))
 }
 
-/// Panics are reported through the return value; the default hook would print them to stderr as well. Panics that start
-/// elsewhere in the process do not exist: this is its only Rust code.
+/// Panics are reported through the return value; the default hook would print them to stderr as well.
+/// Panics that start elsewhere in the process do not exist: this is its only Rust code.
 fn quiet_panics() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| std::panic::set_hook(Box::new(|_| {})));

@@ -11,8 +11,8 @@ pub struct RenderedPrompt {
     pub ids: Vec<u32>,
 }
 
-/// Control tokens come from the template's own text alone. When some string of the context contains a control token's
-/// text, the template sees that string with marks in it (see `marks`).
+/// Control tokens come from the template's own text alone. When some string of the context contains a
+/// control token's text, the template sees that string with marks in it (see `marks`).
 pub fn render_chat(template: &ChatTemplate, tokenizer: &TextTokenizer, json: &str) -> Result<RenderedPrompt> {
     let mut context = parse_context(json)?;
     let mark = tokenizer.control_texts.mark_context(&mut context, json)?;

@@ -6,8 +6,9 @@ use serde_json::{json, Value as Json};
 /// The longest number that a JSON parser with 64-bit integers surely keeps.
 const SAFE_DIGITS: usize = 18;
 
-/// Stands for a whole number of more digits: {BIG_INTEGER: "digits"}. No key of a client starts with a noncharacter that
-/// is not escaped and followed by this word by accident, and one that did would only turn its own digits into a number.
+/// Stands for a whole number of more digits: {BIG_INTEGER: "digits"}. No key of a client starts with a
+/// noncharacter that is not escaped and followed by this word by accident, and one that did would only turn
+/// its own digits into a number.
 const BIG_INTEGER: &str = "\u{fdef}integer";
 
 /// The end of the string literal whose quote is at `start`.
@@ -19,7 +20,8 @@ fn end_of_string(bytes: &[u8], start: usize) -> usize {
     (at + 1).min(bytes.len())
 }
 
-/// serde_json reads whole numbers beyond 64 bits as floats, Python does not. Wraps them; None when there are none.
+/// serde_json reads whole numbers beyond 64 bits as floats, Python does not. Wraps them; None when there
+/// are none.
 fn wrap_big_integers(json: &str) -> Option<String> {
     let bytes = json.as_bytes();
     let mut out = String::new();

@@ -83,8 +83,8 @@ fn fallback_byte(token: &str) -> Option<u8> {
     u8::from_str_radix(digits, 16).ok()
 }
 
-/// Inverse of GPT-2's alphabet, in which every byte is a printable character: printable Latin-1 stands for itself, the
-/// other bytes are numbered upwards from U+0100. None when a character is outside of it.
+/// Inverse of GPT-2's alphabet, in which every byte is a printable character: printable Latin-1 stands for
+/// itself, the other bytes are numbered upwards from U+0100. None when a character is outside of it.
 fn byte_level_bytes(token: &str) -> Option<Vec<u8>> {
     token.chars().map(byte_of_char).collect()
 }

@@ -1,8 +1,9 @@
 //! Keeps text of users from being read as control tokens.
 //!
-//! A mark is one of Unicode's noncharacters. Before a template is rendered, one is put into every control token's text
-//! that a string of the context contains, and into what could become one together with the text behind the string. The
-//! tokenizer then finds control tokens only where the template itself wrote them, and takes the marks out.
+//! A mark is one of Unicode's noncharacters. Before a template is rendered, one is put into every control
+//! token's text that a string of the context contains, and into what could become one together with the
+//! text behind the string. The tokenizer then finds control tokens only where the template itself wrote
+//! them, and takes the marks out.
 use std::collections::HashSet;
 
 use aho_corasick::{AhoCorasick, Anchored, Input, MatchKind};
@@ -116,8 +117,8 @@ impl ControlTexts {
         any
     }
 
-    /// Marks the strings of a template's context. Returns the mark when there was something to mark. `json`: the context's
-    /// text, in which the mark must not occur.
+    /// Marks the strings of a template's context. Returns the mark when there was something to mark.
+    /// `json`: the context's text, in which the mark must not occur.
     pub fn mark_context(&self, context: &mut Value, json: &str) -> Result<Option<char>> {
         let Value::Object(entries) = context else { return Ok(None) };
         let json_lower = json.to_ascii_lowercase();
@@ -140,7 +141,8 @@ fn escaped(mark: char) -> String {
     format!("\\u{:04x}", mark as u32)
 }
 
-/// The text without its marks. A template's `tojson(ensure_ascii=true)` has written them as escapes: see `unescape`.
+/// The text without its marks. A template's `tojson(ensure_ascii=true)` has written them as escapes: see
+/// `unescape`.
 pub fn without_marks(text: &str, mark: char) -> String {
     text.replace(mark, "")
 }

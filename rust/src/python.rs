@@ -1,4 +1,5 @@
-//! What chat templates use of Python and Jinja2 and minijinja (with its contrib crate) lacks or does otherwise.
+//! What chat templates use of Python and Jinja2 and minijinja (with its contrib crate) lacks or does
+//! otherwise.
 use minijinja::value::{from_args, Kwargs, Rest, Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State};
 use minijinja_contrib as contrib;
@@ -294,7 +295,8 @@ fn escape_html(value: &Value) -> Result<String, Error> {
     Ok(escaped.replace('\'', "&#39;").replace('"', "&#34;"))
 }
 
-/// The sum of its operands from left to right, with markupsafe.Markup's rule: what meets a safe string is escaped.
+/// The sum of its operands from left to right, with markupsafe.Markup's rule: what meets a safe string is
+/// escaped.
 fn joined(operands: Rest<Value>) -> Result<Value, Error> {
     let mut sum: Option<Value> = None;
     for operand in operands.0 {

@@ -2,8 +2,8 @@
 //!
 //! - `{% generation %}` becomes `{% with %}`: a scope, output unchanged. It marks what a model is trained on.
 //! - `{% for x in items %}` becomes `{% for x in __iterated(items) %}`, which refuses none as Python does.
-//! - `{{ a|safe + b }}` becomes `{{ __joined(a|safe, b) }}`: Python's Markup escapes what is added to it, even where
-//!   autoescaping is off.
+//! - `{{ a|safe + b }}` becomes `{{ __joined(a|safe, b) }}`: Python's Markup escapes what is added to it,
+//!   even where autoescaping is off.
 //! - `{% do ... %}` becomes an unknown tag, which it is where templates are written for.
 //!
 //! Lines keep their numbers. What is not understood is left as it is.
@@ -32,8 +32,8 @@ fn end_of_literal(source: &str, start: usize) -> usize {
     (at + 1).min(bytes.len())
 }
 
-/// Top-level tokens of `source` from `start` until `close` or the end; words whole, other characters one by one, literals
-/// and brackets not at all. The second value is where `close` begins.
+/// Top-level tokens of `source` from `start` until `close` or the end; words whole, other characters one by
+/// one, literals and brackets not at all. The second value is where `close` begins.
 fn top_level_tokens<'a>(source: &'a str, start: usize, close: &str) -> (Vec<Token<'a>>, Option<usize>) {
     let bytes = source.as_bytes();
     let mut tokens = Vec::new();

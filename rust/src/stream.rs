@@ -7,8 +7,8 @@ use tokenizers::tokenizer::step_decode_stream;
 use crate::decoding::DecodingKind;
 use crate::tokenizer::TextTokenizer;
 
-/// Turns bytes into text. Bytes that cannot become a character give U+FFFD at once, one for each maximal invalid
-/// sequence (Unicode 15, 3.9 D93b); a sequence that may still be completed waits.
+/// Turns bytes into text. Bytes that cannot become a character give U+FFFD at once, one for each maximal
+/// invalid sequence (Unicode 15, 3.9 D93b); a sequence that may still be completed waits.
 #[derive(Default)]
 struct Utf8Assembler {
     pending: Vec<u8>,

@@ -13,13 +13,15 @@ use crate::python;
 use crate::rewrite::rewrite;
 use crate::tojson::tojson;
 
-/// One unit is one instruction or 64 bytes of data that a template makes, so this bounds its memory to about 128 MB too.
-/// The costliest of the published templates that were tried spends 2,700 units on seven messages with two tools.
-/// Not covered, as minijinja 3.1 does not count it: adding a list to itself more than 32 times over.
+/// One unit is one instruction or 64 bytes of data that a template makes, so this bounds its memory to
+/// about 128 MB too. The costliest of the published templates that were tried spends 2,700 units on seven
+/// messages with two tools. Not covered, as minijinja 3.1 does not count it: adding a list to itself more
+/// than 32 times over.
 const FUEL: u64 = 2_000_000;
 
-/// Values that a template nests as deep as its fuel allows (half a million levels) are printed, compared and freed by
-/// recursion, at some hundred bytes of stack a level. The stack is address space; only what is used becomes memory.
+/// Values that a template nests as deep as its fuel allows (half a million levels) are printed, compared
+/// and freed by recursion, at some hundred bytes of stack a level. The stack is address space; only what is
+/// used becomes memory.
 const STACK_BYTES: usize = 512 << 20;
 
 /// A prompt of 64 MiB is beyond any context length.
@@ -140,8 +142,8 @@ impl ChatTemplate {
         String::from_utf8(output.bytes).context("the chat template's output is not valid UTF-8")
     }
 
-    /// Tries the template on a list of parts: one that iterates over them shows their text alone, others show the list
-    /// as Python prints it, or fail.
+    /// Tries the template on a list of parts: one that iterates over them shows their text alone, others
+    /// show the list as Python prints it, or fail.
     fn shows_text_of_parts(&self) -> bool {
         const TEXT: &str = "pagoda-content-part";
         conversations_with_parts(TEXT).iter().any(|context| {

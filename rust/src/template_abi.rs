@@ -9,6 +9,13 @@ use crate::tokenizer_abi::{shared, PtTokenizer};
 
 pub struct PtTemplate(ChatTemplate);
 
+/// Text and ids that the caller owns.
+#[repr(C)]
+pub struct PtPrompt {
+    text: PtText,
+    ids: PtIds,
+}
+
 /// # Safety
 /// `template` came from pt_template_compile and lives as long as the result is used.
 unsafe fn shared_template<'a>(template: *const PtTemplate) -> &'a ChatTemplate {
@@ -70,14 +77,12 @@ pub unsafe extern "C" fn pt_render_chat(
     tokenizer: *const PtTokenizer,
     context: *const c_char,
     context_size: usize,
-    text: *mut PtText,
-    ids: *mut PtIds,
+    out: *mut PtPrompt,
 ) -> c_int {
     guard(|| {
         let prompt =
             render_chat(shared_template(template), shared(tokenizer), str_in(context, context_size)?)?;
-        *text = prompt.text.into();
-        *ids = prompt.ids.into();
+        *out = PtPrompt { text: prompt.text.into(), ids: prompt.ids.into() };
         Ok(())
     })
 }

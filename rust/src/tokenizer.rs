@@ -11,9 +11,9 @@ use crate::decoding::{DecodingKind, TokenTable};
 use crate::marks::ControlTexts;
 use crate::stream::DetokenizerStream;
 
-/// The pre-tokenizers' look-ahead for the last space of a run keeps one state per character of the run, at most
-/// 1,000,000 of them (fancy-regex), and gives up without an error beyond. Longer runs are refused; the longest tokens
-/// for spaces have 128 characters, so no context of today has room for what is refused.
+/// The pre-tokenizers' look-ahead for the last space of a run keeps one state per character of the run, at
+/// most 1,000,000 of them (fancy-regex), and gives up without an error beyond. Longer runs are refused; the
+/// longest tokens for spaces have 128 characters, so no context of today has room for what is refused.
 const MAX_WHITESPACE_RUN: usize = 900_000;
 
 pub struct TextTokenizer {
@@ -28,8 +28,8 @@ pub struct TextTokenizer {
     has_normalized_special: bool,
 }
 
-/// Takes the marks out of the text and then does what the tokenizer's own normalizer does. When it runs, control tokens
-/// have been split off already.
+/// Takes the marks out of the text and then does what the tokenizer's own normalizer does. When it runs,
+/// control tokens have been split off already.
 struct UnmarkingNormalizer<'a> {
     mark: Option<char>,
     inner: Option<&'a NormalizerWrapper>,
@@ -103,7 +103,8 @@ impl TextTokenizer {
         self.encode_with(added, text, None, add_special)
     }
 
-    /// Without BOS; a control token's text with a `mark` in it is plain text, and the marks are not part of the text.
+    /// Without BOS; a control token's text with a `mark` in it is plain text, and the marks are not part of
+    /// the text.
     pub fn encode_marked(&self, text: &str, mark: char) -> Result<Vec<u32>> {
         self.encode_with(self.inner.get_added_vocabulary(), text, Some(mark), false)
     }
@@ -117,8 +118,9 @@ impl TextTokenizer {
         add_special: bool,
     ) -> Result<Vec<u32>> {
         check_whitespace_runs(text)?;
-        // Special tokens that are matched in normalised text must not see the text without its marks, so that these
-        // stay until the matching is over. For all others the marks go first: a normalizer must not see them.
+        // Special tokens that are matched in normalised text must not see the text without its marks, so
+        // that these stay until the matching is over. For all others the marks go first: a normalizer must
+        // not see them.
         let early_mark = mark.filter(|_| !self.has_normalized_special);
         let normalizer = UnmarkingNormalizer { mark: early_mark, inner: self.inner.get_normalizer() };
         let mut pieces: PreTokenizedString = added.extract_and_normalize(Some(&normalizer), text);

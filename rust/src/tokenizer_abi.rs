@@ -9,6 +9,9 @@ use crate::abi::{guard, guard_value, slice_in, str_in, PtIds, PtText};
 use crate::stream::DetokenizerStream;
 use crate::tokenizer::TextTokenizer;
 
+const ADD_SPECIAL: u32 = 1;
+const PARSE_SPECIAL: u32 = 2;
+
 pub struct PtTokenizer(Arc<TextTokenizer>);
 pub struct PtStream(DetokenizerStream);
 
@@ -56,13 +59,13 @@ pub unsafe extern "C" fn pt_tokenizer_encode(
     tokenizer: *const PtTokenizer,
     text: *const c_char,
     text_size: usize,
-    add_special: c_int,
-    parse_special: c_int,
+    flags: u32,
     out: *mut PtIds,
 ) -> c_int {
     guard(|| {
         let text = str_in(text, text_size)?;
-        *out = shared(tokenizer).encode(text, add_special != 0, parse_special != 0)?.into();
+        let (add_special, parse_special) = (flags & ADD_SPECIAL != 0, flags & PARSE_SPECIAL != 0);
+        *out = shared(tokenizer).encode(text, add_special, parse_special)?.into();
         Ok(())
     })
 }

@@ -45,12 +45,11 @@ Result<RenderedPrompt> ChatTemplate::render_and_encode(const Tokenizer& tokenize
     std::vector<TokenId> ids = PAGODA_TRY(tokenizer.encode(text, {.add_special_tokens = false}));
     return RenderedPrompt{std::move(text), std::move(ids)};
   }
-  pt_text text{};
-  pt_ids ids{};
+  pt_prompt prompt{};
   const pt_status status = pt_render_chat(impl_->handle.get(), rust_tokenizer->handle(), context_json.data(),
-                                          context_json.size(), &text, &ids);
+                                          context_json.size(), &prompt);
   if (status != PT_OK) return internal::rust_error(status, ErrorKind::kInvalidArgument);
-  return RenderedPrompt{internal::take_text(text), internal::take_ids(ids)};
+  return RenderedPrompt{internal::take_text(prompt.text), internal::take_ids(prompt.ids)};
 }
 
 Result<RenderedPrompt> render_chat(const ChatTemplate& chat_template, const Tokenizer& tokenizer,

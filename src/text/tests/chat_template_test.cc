@@ -275,7 +275,8 @@ TEST(ChatTemplate, whole_small_templates) {
       "%}{{ m.content | "
       "trim }} [/INST]{%- else -%}{{ ' ' ~ m.content | trim ~ eos_token }}{%- endif -%}{%- endfor -%}",
       "[INST] a [/INST] b</s>[INST] S\n\nc [/INST]",
-      R"({"eos_token": "</s>", "messages": [{"role": "system", "content": "S"}, {"role": "user", "content": " a "},
+      R"({"eos_token": "</s>", "messages": [{"role": "system", "content": "S"}, 
+          {"role": "user", "content": " a "},
           {"role": "assistant", "content": " b "}, {"role": "user", "content": "c"}]})");
   expect_output(
       "{%- if tools %}\n    {{- '<|im_start|>system\\n' }}\n    {%- for t in tools %}\n        {{- \"\\n\" "
@@ -288,7 +289,8 @@ TEST(ChatTemplate, whole_small_templates) {
       "<|im_start|>system\n\n{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": "
       "{\"type\": \"object\", "
       "\"properties\": {}}}}<|im_end|>\n<|im_start|>user\nhi <b> & 'q'<|im_end|>\n<|im_start|>assistant\n",
-      R"({"add_generation_prompt": true, "messages": [{"role": "user", "content": "hi <b> & 'q'"}], "tools": [{"type":
+      R"({"add_generation_prompt": true, "messages": [{"role": "user", "content": "hi <b> & 'q'"}],
+          "tools": [{"type":
           "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]})");
   expect_output("{{ '<b>&' }}|{{ '<b>&'|e }}", "<b>&|&lt;b&gt;&amp;");
   expect_output("{{ 'a<'|safe + '<b>' + '\"' }}|{{ '<' + '>' }}", "a<&lt;b&gt;&#34;|<>");
