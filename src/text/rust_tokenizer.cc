@@ -50,8 +50,9 @@ class RustStream final : public DetokenizerStream {
 
 Result<std::vector<TokenId>> RustTokenizer::encode(std::string_view text,
                                                    const EncodeOptions& options) const {
-  const uint32_t flags = (options.add_special_tokens ? PT_ADD_SPECIAL : 0u) |
-                         (options.parse_special_tokens ? PT_PARSE_SPECIAL : 0u);
+  uint32_t flags = 0;
+  if (options.add_special_tokens) flags |= PT_ADD_SPECIAL;
+  if (options.parse_special_tokens) flags |= PT_PARSE_SPECIAL;
   pt_ids ids{};
   const pt_status status = pt_tokenizer_encode(handle_.get(), text.data(), text.size(), flags, &ids);
   if (status != PT_OK) return rust_error(status, ErrorKind::kInvalidArgument);
