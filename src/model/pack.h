@@ -22,9 +22,9 @@ WeightLayout packed_layout(const CodeScheme& scheme, WeightPrecision precision);
 
 // Packs the rows of all parts, one after the other, into one weight (q, k and v, or gate and up, as one
 // matmul). All parts must have the same depth; parts whose schemes differ can't share a kNative weight: see
-// can_pack_together. Panels are filled by all threads, each from the 32 rows of one panel at a time: peak memory
-// is the packed size plus 32 * depth codes (kNative) or floats per thread. kCorruptFile when a scale is no
-// finite number.
+// can_pack_together. Panels are filled by all threads, each from the 32 rows of one panel at a time: peak
+// memory is the packed size plus 32 * depth codes (kNative) or floats per thread. kCorruptFile when a scale
+// is no finite number.
 Result<PackedWeight> pack_matrix(std::span<const MatrixReader* const> parts, WeightPrecision precision,
                                  ComputePool& pool);
 

@@ -117,8 +117,8 @@ Result<void> read_gemma3(const GgufFile& file, const ArchitectureKeys& keys, Mod
   if (pattern != nullptr && pattern->type == GgufType::kArray) {
     const auto sliding = PAGODA_TRY(file.integers(pattern_key));
     if (sliding->size() != config.layer_window.size()) {
-      return corrupt_file(file.path(), "key {} at offset {} has {} entries for {} layers",
-                          shown(pattern_key), pattern->offset, sliding->size(), config.num_layers);
+      return corrupt_file(file.path(), "key {} at offset {} has {} entries for {} layers", shown(pattern_key),
+                          pattern->offset, sliding->size(), config.num_layers);
     }
     for (size_t i = 0; i < sliding->size(); ++i) config.layer_window[i] = (*sliding)[i] != 0 ? window : 0;
     return {};

@@ -123,8 +123,8 @@ Result<SafetensorsSource::Place> SafetensorsSource::find(const std::string& name
   }
   if (!float_dtype(place.tensor->dtype)) {
     return unsupported_model(place.file->path(),
-                             "tensor {} at offset {} has dtype {}; F32, F16 and BF16 can be run",
-                             shown(name), place.tensor->offset, place.tensor->dtype);
+                             "tensor {} at offset {} has dtype {}; F32, F16 and BF16 can be run", shown(name),
+                             place.tensor->offset, place.tensor->dtype);
   }
   return place;
 }
