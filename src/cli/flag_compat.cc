@@ -39,6 +39,10 @@ const std::map<std::string_view, std::string_view>& unavailable_flags() {
       {"--reasoning-parser", "this version does not split reasoning from the answer"},
       {"--speculative-config", "this version has no speculative decoding"},
       {"--no-enable-chunked-prefill", "long prompts are always run in chunks; see --max-num-batched-tokens"},
+      {"--seed", "a request without a seed gets a random one; give `seed` in the request"},
+      {"--tensor-parallel-size", "one process uses the CPUs of one machine; see --threads"},
+      {"--tp", "one process uses the CPUs of one machine; see --threads"},
+      {"--stream-interval", "every token is sent as it comes"},
       {"--enable-lora", "this version has no LoRA adapters"},
   };
   return flags;
@@ -98,7 +102,10 @@ Result<std::vector<std::string>> drop_foreign_flags(const std::vector<std::strin
   std::vector<std::string> kept;
   for (size_t i = 0; i < args.size(); ++i) {
     const std::string_view name = name_of(args[i]);
-    if (const auto refused = unavailable_flags().find(name); refused != unavailable_flags().end()) {
+    const auto refused = unavailable_flags().find(name);
+    // `pagoda generate` has a seed of its own.
+    const bool applies = name != "--seed" || args.front() == "serve";
+    if (refused != unavailable_flags().end() && applies) {
       return make_error(ErrorKind::kInvalidArgument,
                         fmt::format("{} is not available: {}", name, refused->second), std::string(name));
     }

@@ -134,6 +134,11 @@ void apply_vllm_aliases(EngineFlags& flags) {
 
 Result<CommandLine> parse_command_line(const std::vector<std::string>& args) {
   CommandLine line;
+  if (!args.empty() && !args[0].starts_with('-') && args[0] != "serve" && args[0] != "generate" &&
+      args[0] != "inspect") {
+    return make_error(ErrorKind::kInvalidArgument,
+                      fmt::format("unknown command '{}': serve, generate and inspect are known", args[0]));
+  }
   auto rest = PAGODA_TRY(expand_config_file(args));
   rest = PAGODA_TRY(drop_foreign_flags(rest, line.warnings));
 

@@ -98,7 +98,9 @@ void print_start_block(const ServeFlags& flags, const Runtime& runtime, const st
   std::fflush(stdout);
 }
 
-// Waits until nothing is in flight or the time is up; what is left is aborted and told so.
+// Waits until nothing is in flight or the time is up; what is left is aborted and told so. The listener stays
+// open as long: health checks see the drain, and new work gets 503 shutting_down instead of a refused
+// connection.
 void drain(net::HttpServer& server, engine::Engine& engine, std::chrono::seconds timeout) {
   const SteadyTime deadline = std::chrono::steady_clock::now() + timeout;
   const auto busy = [&] { return server.active_requests() > 0 || !engine.idle(); };
@@ -106,6 +108,7 @@ void drain(net::HttpServer& server, engine::Engine& engine, std::chrono::seconds
   while (busy() && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
+  server.begin_drain();
   if (busy()) log::warn("the drain time is over: {} requests are cut off", server.active_requests());
   engine.stop();
   // The error events of what was cut off still have to reach their sockets.
@@ -173,7 +176,6 @@ Result<void> run_serve(const ServeFlags& flags) {
   signals.wait();
   api.begin_drain();
   runtime->engine().begin_drain();
-  server.begin_drain();
   drain(server, runtime->engine(), std::chrono::seconds(flags.shutdown_timeout_s));
   return {};
 }

@@ -1,6 +1,8 @@
 #include "model/pack.h"
 
 #include <algorithm>
+#include <atomic>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -34,6 +36,13 @@ void for_each_piece(std::span<const MatrixReader* const> parts, int64_t first, i
   }
 }
 
+// The largest exponent marks infinities and NaN; comparing bits lets the compiler vectorise the loop.
+bool all_finite(std::span<const float> values) {
+  uint32_t bad = 0;
+  for (const float value : values) bad |= (std::bit_cast<uint32_t>(value) & 0x7f800000) == 0x7f800000 ? 1 : 0;
+  return bad == 0;
+}
+
 class Packer {
  public:
   Packer(std::span<const MatrixReader* const> parts, PackedWeight& weight, ComputePool& pool)
@@ -53,9 +62,14 @@ class Packer {
     return layout == WeightLayout::kW4 || layout == WeightLayout::kW8;
   }
 
-  void run() {
+  // kCorruptFile naming the part that holds a value which is infinite or no number.
+  Result<void> run() {
     pool_.run(static_cast<int>(weight_.num_panels()),
               [&](int panel, int worker) { pack_panel(panel, buffers_[static_cast<size_t>(worker)]); });
+    if (const MatrixReader* const part = not_finite_.load(); part != nullptr) {
+      return make_error(ErrorKind::kCorruptFile, part->describe() + " has a value that is no finite number");
+    }
+    return {};
   }
 
  private:
@@ -71,7 +85,11 @@ class Packer {
                        part.read_codes(row, count, buffer.codes.data() + at * depth,
                                        buffer.scales.data() + at * groups_, offsets);
                      } else {
-                       part.read_values(row, count, buffer.values.data() + at * depth);
+                       float* const values = buffer.values.data() + at * depth;
+                       part.read_values(row, count, values);
+                       if (!all_finite(std::span(values, static_cast<size_t>(count * depth)))) {
+                         not_finite_.store(&part);
+                       }
                      }
                    });
     // The multipliers are powers of two: dividing by them rounds nothing.
@@ -94,6 +112,7 @@ class Packer {
   std::span<const MatrixReader* const> parts_;
   PackedWeight& weight_;
   ComputePool& pool_;
+  std::atomic<const MatrixReader*> not_finite_{nullptr};
   bool coded_;
   int64_t groups_ = 0;
   std::vector<PanelBuffer> buffers_;
@@ -156,7 +175,7 @@ Result<PackedWeight> pack_matrix(std::span<const MatrixReader* const> parts, Wei
     spec.offset_multiplier = f16_multiplier(range.max_offset);
   }
   PackedWeight weight(spec);
-  Packer(parts, weight, pool).run();
+  PAGODA_TRY(Packer(parts, weight, pool).run());
   return weight;
 }
 

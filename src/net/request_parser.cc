@@ -5,6 +5,7 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/core/buffers_range.hpp>
 #include <boost/beast/http/parser.hpp>
+#include <cctype>
 #include <limits>
 #include <stdexcept>
 
@@ -118,7 +119,15 @@ std::optional<HttpFault> RequestParser::parse_head(std::string_view head) {
 
 size_t RequestParser::feed_body(std::string_view data) {
   PAGODA_CHECK(!done() && !body_fault_);
-  if (beast_->parser.chunked() && data.size() < kMinChunkedBytes) return 0;
+  if (beast_->parser.chunked() && data.size() < kMinChunkedBytes) {
+    // Too little for Beast, but enough to see that a first chunk header does not begin with its size.
+    const bool at_start = !body_begun_ && !data.empty();
+    if (at_start && std::isxdigit(static_cast<unsigned char>(data.front())) == 0) {
+      body_fault_ = HttpFault{400, "Malformed HTTP: bad chunk."};
+    }
+    return 0;
+  }
+  body_begun_ = true;
   error_code ec;
   size_t taken = 0;
   try {

@@ -51,6 +51,7 @@ class RequestParser {
   std::unique_ptr<Beast> beast_;
   RequestHead head_;
   std::optional<HttpFault> body_fault_;
+  bool body_begun_ = false;  // Beast has seen some of it
 };
 
 }  // namespace pagoda::net

@@ -2,6 +2,7 @@
 import json
 import re
 import shutil
+import struct
 import subprocess
 import threading
 import time
@@ -41,6 +42,8 @@ def test_models(client):
     assert [model.id for model in models] == [MODEL_NAME]
     assert models[0].max_model_len == 8192
     assert client.models.retrieve(MODEL_NAME).id == MODEL_NAME
+    # The client escapes what RFC 3986 wants escaped, as the slash of "org/model".
+    assert httpx.get(f"{client.base_url}models/{MODEL_NAME.replace('-', '%2D')}").json()["id"] == MODEL_NAME
 
 
 def metric_value(text, name):
@@ -82,6 +85,15 @@ def test_metrics_count_tokens(server, client):
     assert grown == names
 
 
+def wait_for_status(url, status):
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        if httpx.get(url).status_code == status:
+            return True
+        time.sleep(0.02)
+    return False
+
+
 def test_sigterm_lets_streams_finish(start_server):
     draining = start_server()
     tokens = 200
@@ -108,6 +120,12 @@ def test_sigterm_lets_streams_finish(start_server):
     assert all(event.wait(60) for event in started)
     assert results == [None] * len(started), "the streams ended before the signal: nothing is tested"
     draining.terminate()
+    # A load balancer sees the drain, and new work is told to go elsewhere.
+    assert wait_for_status(draining.url + "/health", 503)
+    assert httpx.get(draining.url + "/health/live").status_code == 200
+    refused = httpx.post(draining.url + "/v1/completions", json={"prompt": "x", "max_tokens": 1})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "shutting_down")
+    assert refused.headers["Retry-After"]
     for thread in threads:
         thread.join(120)
     assert results == [(tokens, True)] * len(started)
@@ -132,6 +150,23 @@ def test_truncated_model_file_is_refused_in_one_line(tmp_path):
     assert str(broken) in lines[0]
     assert re.search(r"token_embd|output|blk\.\d+\.", lines[0]), "no tensor named"
     assert re.search(r"offset \d+", lines[0]), "no offset named"
+
+
+@pytest.mark.parametrize("tensor", ["model.norm.weight", "model.layers.0.mlp.up_proj.weight"])
+def test_weight_that_is_no_number_is_refused_in_one_line(tmp_path, tensor):
+    folder = tmp_path / "model"
+    shutil.copytree(ROOT / "tests" / "data" / "golden" / "tiny" / "llama-tied-f32", folder)
+    weights = folder / "model.safetensors"
+    data = bytearray(weights.read_bytes())
+    (size,) = struct.unpack_from("<Q", data)
+    begin = json.loads(data[8:8 + size])[tensor]["data_offsets"][0]
+    struct.pack_into("<f", data, 8 + size + begin, float("nan"))
+    weights.write_bytes(data)
+    run = serve_and_fail(folder)
+    assert run.returncode == 1
+    lines = [line for line in (run.stdout + run.stderr).splitlines() if line.strip()]
+    assert len(lines) == 1, lines
+    assert str(folder) in lines[0] and tensor in lines[0] and "offset" in lines[0]
 
 
 def test_missing_model_file_is_refused_in_one_line(tmp_path):

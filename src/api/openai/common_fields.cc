@@ -283,7 +283,10 @@ void refuse_unimplemented(FieldReader& fields) {
   };
   for (const Feature& feature : kFeatures) {
     const Json* value = fields.value(feature.field);
-    if (value == nullptr || is_empty_value(*value) || *value == Json(false)) continue;
+    // An empty list of tools is no tools; an empty schema is still a schema.
+    const bool is_list = std::string_view(feature.what).starts_with("Tools");
+    if (value == nullptr || value->is_null() || *value == Json(false)) continue;
+    if (is_list && is_empty_value(*value)) continue;
     fields.fail(
         make_error(ErrorKind::kUnimplemented,
                    fmt::format("{} not supported in this version (field {}).", feature.what, feature.field),

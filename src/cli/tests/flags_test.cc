@@ -60,6 +60,18 @@ TEST(FlagsTest, WrongUsageExitsWithTwo) {
   }
 }
 
+TEST(FlagsTest, UnknownCommandIsNamed) {
+  const auto line = parse_command_line({"sevre", "m"});
+  ASSERT_FALSE(line);
+  EXPECT_NE(line.error().message.find("'sevre'"), std::string::npos);
+}
+
+TEST(FlagsTest, GenerateHasASeed) {
+  const auto line = parse_command_line({"generate", "m", "-p", "x", "--seed", "7"});
+  ASSERT_TRUE(line);
+  EXPECT_EQ(line->generate.seed, 7);
+}
+
 TEST(FlagsTest, HelpExitsWithZero) {
   testing::internal::CaptureStdout();
   const auto line = parse_command_line({"serve", "--help"});

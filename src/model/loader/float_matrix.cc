@@ -1,8 +1,10 @@
 #include "model/loader/float_matrix.h"
 
+#include <cmath>
 #include <cstring>
 
 #include "base/check.h"
+#include "model/loader/file_error.h"
 #include "tensor/half.h"
 
 namespace pagoda::model {
@@ -41,6 +43,16 @@ void FloatMatrix::read_values(int64_t first, int64_t count, float* values) const
     const int64_t stored = stored_row(first + r, place_.interleaved_head_dim);
     read_floats(type_, place_.data.data() + stored * row_bytes, place_.depth, values + r * place_.depth);
   }
+}
+
+Result<void> check_finite(std::span<const float> values, std::string_view path, std::string_view name,
+                          uint64_t offset) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (std::isfinite(values[i])) continue;
+    return corrupt_file(path, "tensor {} at offset {}: element {} is {}, not a finite number", shown(name),
+                        offset, i, values[i]);
+  }
+  return {};
 }
 
 }  // namespace pagoda::model

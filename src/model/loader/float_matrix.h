@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/result.h"
 #include "model/tensor_source.h"
 #include "tensor/dtype.h"
 
@@ -36,6 +37,11 @@ struct MatrixPlace {
   int64_t interleaved_head_dim = 0;  // see stored_row
   std::string description;           // "<file>: tensor '<name>'"
 };
+
+// kCorruptFile naming file, tensor and offset for the first value that is infinite or no number: it would
+// make every answer empty, long after the start.
+Result<void> check_finite(std::span<const float> values, std::string_view path, std::string_view name,
+                          uint64_t offset);
 
 class FloatMatrix final : public MatrixReader {
  public:

@@ -276,8 +276,12 @@ Result<std::unique_ptr<MatrixReader>> GgufTensorSource::matrix(const std::string
   const Place place = PAGODA_TRY(find(name, {rows, depth}));
   const GgufTensor& tensor = *place.tensor;
   MatrixPlace where{
-      place.file, tensor.data,       rows,
-      depth,      interleaved(name), fmt::format("{}: tensor {}", place.file->path(), shown(tensor.name))};
+      place.file,
+      tensor.data,
+      rows,
+      depth,
+      interleaved(name),
+      fmt::format("{}: tensor {} at offset {}", place.file->path(), shown(tensor.name), tensor.info_offset)};
   if (where.interleaved_head_dim != 0 && rows % where.interleaved_head_dim != 0) {
     return corrupt_file(place.file->path(), "tensor {} has {} rows, which are not whole heads of {}",
                         shown(tensor.name), rows, where.interleaved_head_dim);
@@ -303,6 +307,7 @@ Result<std::vector<float>> GgufTensorSource::vector(const std::string& name, int
   }
   std::vector<float> stored(static_cast<size_t>(size));
   read_floats(*type, tensor.data.data(), size, stored.data());
+  PAGODA_TRY(check_finite(stored, place.file->path(), tensor.name, tensor.info_offset));
   const int64_t head_dim = interleaved(name);
   if (head_dim == 0 || size % head_dim != 0) return stored;
   std::vector<float> values(stored.size());

@@ -132,9 +132,13 @@ Result<SafetensorsSource::Place> SafetensorsSource::find(const std::string& name
 Result<std::unique_ptr<MatrixReader>> SafetensorsSource::matrix(const std::string& name, int64_t rows,
                                                                 int64_t depth) const {
   const Place place = PAGODA_TRY(find(name, {rows, depth}));
-  MatrixPlace where{place.file, place.tensor->data,
-                    rows,       depth,
-                    0,          fmt::format("{}: tensor {}", place.file->path(), shown(name))};
+  MatrixPlace where{
+      place.file,
+      place.tensor->data,
+      rows,
+      depth,
+      0,
+      fmt::format("{}: tensor {} at offset {}", place.file->path(), shown(name), place.tensor->offset)};
   return std::unique_ptr<MatrixReader>(
       std::make_unique<FloatMatrix>(*float_dtype(place.tensor->dtype), std::move(where)));
 }
@@ -143,6 +147,7 @@ Result<std::vector<float>> SafetensorsSource::vector(const std::string& name, in
   const Place place = PAGODA_TRY(find(name, {size}));
   std::vector<float> values(static_cast<size_t>(size));
   read_floats(*float_dtype(place.tensor->dtype), place.tensor->data.data(), size, values.data());
+  PAGODA_TRY(check_finite(values, place.file->path(), name, place.tensor->offset));
   return values;
 }
 

@@ -60,6 +60,7 @@ class FakeMatrix final : public MatrixReader {
     std::copy_n(values_.begin() + first * depth_, count * depth_, values);
   }
   float& scale(size_t index) { return scales_[index]; }
+  float& value(size_t index) { return values_[index]; }
 
  private:
   int64_t rows_, depth_;
@@ -138,6 +139,21 @@ TEST(PackMatrix, RefusesScalesThatAreNoNumbers) {
     ASSERT_FALSE(packed);
     EXPECT_EQ(packed.error().kind, ErrorKind::kCorruptFile);
     EXPECT_NE(packed.error().message.find("tensor 'fake'"), std::string::npos);
+  }
+}
+
+TEST(PackMatrix, RefusesValuesThatAreNoNumbers) {
+  ComputePool pool(2);
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+    for (const auto precision : {WeightPrecision::kNative, WeightPrecision::kFloat32}) {
+      FakeMatrix good(40, 64, kFloat, 1), matrix(40, 64, kFloat, 2);
+      matrix.value(40 * 64 - 1) = bad;
+      const std::vector<const MatrixReader*> parts = {&good, &matrix};
+      const auto packed = pack_matrix(parts, precision, pool);
+      ASSERT_FALSE(packed);
+      EXPECT_EQ(packed.error().kind, ErrorKind::kCorruptFile);
+      EXPECT_NE(packed.error().message.find("tensor 'fake'"), std::string::npos);
+    }
   }
 }
 

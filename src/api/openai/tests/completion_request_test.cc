@@ -314,6 +314,8 @@ TEST(CompletionRequest, OtherFields) {
       {R"("response_format":{"type":"foo"})", "400 response_format"},
       {R"("response_format":"text")", "400 response_format"},
       {R"("guided_json":{"type":"object"})", "501 guided_json"},
+      {R"("guided_json":{})", "501 guided_json"},  // an empty schema is a schema
+      {R"("structured_outputs":{})", "501 structured_outputs"},
       {R"("structured_outputs":{"regex":"a"})", "501 structured_outputs"},
       {R"("structured_outputs":null)", "ok"},
   };
