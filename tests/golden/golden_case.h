@@ -15,12 +15,6 @@
 
 namespace pagoda::testing_support {
 
-// Reference data: the handed folder where it is there, else the copies in tests/data/golden.
-inline std::filesystem::path golden_dir() {
-  const auto shared = shared_dir();
-  return shared ? *shared / "golden" : test_data_dir() / "golden";
-}
-
 struct GoldenCase {
   std::vector<int32_t> ids, generated;
   std::vector<double> margins;    // top-1 minus top-2 at each generated step

@@ -23,6 +23,12 @@ inline std::filesystem::path test_data_dir() {
   return std::filesystem::path(PAGODA_SOURCE_DIR) / "tests" / "data";
 }
 
+// Reference results: the handed folder where it is there, else the few that lie in tests/data/golden.
+inline std::filesystem::path golden_dir() {
+  const auto shared = shared_dir();
+  return shared ? *shared / "golden" : test_data_dir() / "golden";
+}
+
 // A downloaded model, or nullopt: PAGODA_MODELS, else ~/.cache/pagoda/models.
 inline std::optional<std::filesystem::path> model_file(const std::string& name) {
   const char* from_env = std::getenv("PAGODA_MODELS");

@@ -270,23 +270,22 @@ void refuse_unimplemented(FieldReader& fields) {
   struct Feature {
     const char* field;
     const char* what;
+    bool empty_is_absent;  // an empty list of tools is no tools; an empty schema is still a schema
   };
   static constexpr std::array kFeatures = {
-      Feature{"structured_outputs", "Structured outputs are"},
-      Feature{"guided_json", "Structured outputs are"},
-      Feature{"guided_regex", "Structured outputs are"},
-      Feature{"guided_choice", "Structured outputs are"},
-      Feature{"guided_grammar", "Structured outputs are"},
-      Feature{"tools", "Tools are"},
-      Feature{"functions", "Tools are"},
-      Feature{"use_beam_search", "Beam search is"},
+      Feature{"structured_outputs", "Structured outputs are", false},
+      Feature{"guided_json", "Structured outputs are", false},
+      Feature{"guided_regex", "Structured outputs are", false},
+      Feature{"guided_choice", "Structured outputs are", false},
+      Feature{"guided_grammar", "Structured outputs are", false},
+      Feature{"tools", "Tools are", true},
+      Feature{"functions", "Tools are", true},
+      Feature{"use_beam_search", "Beam search is", false},
   };
   for (const Feature& feature : kFeatures) {
     const Json* value = fields.value(feature.field);
-    // An empty list of tools is no tools; an empty schema is still a schema.
-    const bool is_list = std::string_view(feature.what).starts_with("Tools");
     if (value == nullptr || value->is_null() || *value == Json(false)) continue;
-    if (is_list && is_empty_value(*value)) continue;
+    if (feature.empty_is_absent && is_empty_value(*value)) continue;
     fields.fail(
         make_error(ErrorKind::kUnimplemented,
                    fmt::format("{} not supported in this version (field {}).", feature.what, feature.field),

@@ -97,11 +97,14 @@ void expect_packed(const MatrixReader& matrix, ComputePool& pool) {
 }
 
 TEST(GgufGolden, EveryTypeReadsAndPacksAsTheReferenceSays) {
-  const auto shared = testing_support::shared_dir();
-  if (!shared) GTEST_SKIP() << "no reference data";
   ComputePool pool(2);
+  size_t checked = 0;
   for (const Checksum& expected : kChecksums) {
-    const std::string path = (*shared / "golden/gguf" / (std::string(expected.name) + ".gguf")).string();
+    const std::string path =
+        (testing_support::golden_dir() / "gguf" / (std::string(expected.name) + ".gguf")).string();
+    // A clone without the reference data has one of the files in tests/data.
+    if (!testing_support::shared_dir() && !std::filesystem::exists(path)) continue;
+    ++checked;
     const auto checkpoint = open_checkpoint(path);
     ASSERT_TRUE(checkpoint) << checkpoint.error().message;
     EXPECT_EQ(checksum(*checkpoint), expected.value) << expected.name;
@@ -118,11 +121,12 @@ TEST(GgufGolden, EveryTypeReadsAndPacksAsTheReferenceSays) {
       if (HasFatalFailure()) return;
     }
   }
+  EXPECT_GE(checked, testing_support::shared_dir() ? std::size(kChecksums) : 1);
 }
 
 TEST(GgufGolden, FamiliesDiffer) {
   const auto shared = testing_support::shared_dir();
-  if (!shared) GTEST_SKIP() << "no reference data";
+  if (!shared) GTEST_SKIP() << "compares two files of shared/golden/gguf, which is not here";
   const auto llama = open_checkpoint((*shared / "golden/gguf/llama-q4_k_m.gguf").string());
   ASSERT_TRUE(llama) << llama.error().message;
   EXPECT_EQ(llama->format, "GGUF v3 (Q4_K 13, F32 6, Q6_K 3)");

@@ -115,7 +115,7 @@ TEST(SamplingGoldenTest, DistributionsOfTheRepository) {
 TEST(SamplingGoldenTest, DistributionsOfTheSharedData) {
   const auto shared = testing_support::shared_dir();
   if (!shared || !std::filesystem::exists(*shared / "golden" / "sampling"))
-    GTEST_SKIP() << "no shared/golden/sampling";
+    GTEST_SKIP() << "shared/golden/sampling is not here; its copy in tests/data was checked";
   check_all(*shared / "golden" / "sampling");
 }
 
