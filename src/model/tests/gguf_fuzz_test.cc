@@ -109,5 +109,9 @@ TEST(GgufFuzz, FlippedBytesOfAQwenFile) {
   flip_bytes("qwen2-q4_k_m.gguf", 2500, 2);
 }
 
+TEST(GgufFuzz, FlippedBytesOfQ2K) {
+  flip_bytes("llama-q2_k.gguf", 2500, 1);
+}
+
 }  // namespace
 }  // namespace pagoda::model
