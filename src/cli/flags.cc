@@ -42,9 +42,9 @@ void add_engine_flags(CLI::App& app, EngineFlags& flags) {
   add(app, "--kv-cache-dtype", flags.kv_cache_dtype, "auto: bfloat16, or float32 with --dtype float32")
       ->check(CLI::IsMember({"auto", "bfloat16", "float32"}));
   add(app, "--activation-precision", flags.activation_precision,
-      "what 4- and 8-bit weights multiply with: int8 is fast, int16 is all but exact; auto: int16 for small "
-      "models")
-      ->check(CLI::IsMember({"auto", "int8", "int16"}));
+      "what 4- and 8-bit weights multiply with: int8 is fast, int16 is all but exact, mixed takes 16 bits where "
+      "it matters; auto: mixed for small models, else int8")
+      ->check(CLI::IsMember({"auto", "int8", "mixed", "int16"}));
   add(app, "--max-model-len", flags.max_model_len,
       "longest prompt + output in tokens (32k form too); default: the model's");
   add(app, "--kv-cache-memory-bytes", flags.kv_cache_memory_bytes,
@@ -62,6 +62,10 @@ void add_engine_flags(CLI::App& app, EngineFlags& flags) {
   add(app, "--long-prefill-token-threshold", flags.long_prefill_token_threshold,
       "cap of one prompt chunk in a step; 0: the budget")
       ->check(CLI::Range(0, 65536));
+  add(app, "--itl-target-ms", flags.itl_target_ms,
+      "inter-token latency to aim at: prompts get fewer tokens of a step that others decode in, so that it "
+      "takes this long; 0: the whole budget")
+      ->check(CLI::Range(0, 60000));
   add_switch(app, "enable-prefix-caching", flags.enable_prefix_caching,
              "reuse the KV blocks of equal prompt prefixes");
   add(app, "--scheduling-policy", flags.scheduling_policy, "order of waiting requests")

@@ -14,7 +14,7 @@ struct EngineFlags {
   std::string model;
   std::string dtype = "auto";                 // auto, float32
   std::string kv_cache_dtype = "auto";        // auto, bfloat16, float32
-  std::string activation_precision = "auto";  // auto, int8, int16
+  std::string activation_precision = "auto";  // auto, int8, mixed, int16
   std::string max_model_len;                  // "32k" form; empty: the model's own
   std::string kv_cache_memory_bytes;          // "2G" form; empty: from the memory limit
   double memory_fraction = 0.9;
@@ -23,6 +23,7 @@ struct EngineFlags {
   int max_num_seqs = 128;
   int64_t max_num_batched_tokens = 256;
   int64_t long_prefill_token_threshold = 0;
+  int64_t itl_target_ms = 0;  // 0: no target
   bool enable_prefix_caching = true;
   std::string scheduling_policy = "fcfs";
   int64_t max_num_queued_reqs = 1024;

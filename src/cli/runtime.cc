@@ -42,13 +42,14 @@ Result<int64_t> choose_max_model_len(const std::string& asked, const model::Mode
   return value;
 }
 
-// Rounding activations to 8 bits per group costs a small model visibly: on SmolLM2-135M (576 columns) 2.9 %
-// of the top-1 tokens change and the mean KL to float32 is 0.0029, against 0.3 % and 0.00005 with 16 bits, at
-// half the speed of the matrix products of long prompts and large batches.
-kernels::ActivationForm choose_coded_form(const std::string& asked, const model::ModelConfig& config) {
+// Rounding all activations to 8 bits costs a small model visibly (model/wide_groups.h).
+model::ActivationPrecision choose_activation_precision(const std::string& asked, const model::ModelConfig& config) {
   constexpr int64_t kSmallHiddenSize = 1024;
-  const bool wide = asked == "int16" || (asked == "auto" && config.hidden_size <= kSmallHiddenSize);
-  return wide ? kernels::ActivationForm::kInt16 : kernels::ActivationForm::kInt8;
+  if (asked == "int16") return model::ActivationPrecision::kInt16;
+  if (asked == "mixed") return model::ActivationPrecision::kMixed;
+  if (asked == "int8") return model::ActivationPrecision::kInt8;
+  return config.hidden_size <= kSmallHiddenSize ? model::ActivationPrecision::kMixed
+                                                : model::ActivationPrecision::kInt8;
 }
 
 engine::EngineOptions engine_options(const EngineFlags& flags, int64_t max_model_len) {
@@ -57,6 +58,7 @@ engine::EngineOptions engine_options(const EngineFlags& flags, int64_t max_model
   options.max_num_seqs = flags.max_num_seqs;
   options.max_num_batched_tokens = flags.max_num_batched_tokens;
   options.long_prefill_token_threshold = flags.long_prefill_token_threshold;
+  options.itl_target_ms = flags.itl_target_ms;
   options.enable_prefix_caching = flags.enable_prefix_caching;
   options.max_num_queued_reqs = flags.max_num_queued_reqs;
   options.max_num_queued_tokens = flags.max_num_queued_tokens;
@@ -111,7 +113,8 @@ Result<RunPlan> make_run_plan(const EngineFlags& flags) {
       flags.dtype == "float32" ? model::WeightPrecision::kFloat32 : model::WeightPrecision::kNative;
   const bool float_kv =
       flags.kv_cache_dtype == "float32" || (flags.kv_cache_dtype == "auto" && flags.dtype == "float32");
-  plan.decoder.coded_form = choose_coded_form(flags.activation_precision, plan.checkpoint.config);
+  plan.decoder.activation_precision =
+      choose_activation_precision(flags.activation_precision, plan.checkpoint.config);
   plan.decoder.kv_dtype = float_kv ? DType::kF32 : DType::kBF16;
   plan.decoder.max_tokens = flags.max_num_batched_tokens;
   plan.decoder.max_logit_rows = engine::max_logit_rows(plan.engine);

@@ -77,8 +77,11 @@ void print_start_block(const ServeFlags& flags, const Runtime& runtime, const st
   fmt::print("  kv       {} in {} blocks of {} tokens ({}): {} tokens\n",
              format_bytes(runtime.memory().kv_bytes), runtime.memory().num_blocks, kKvBlockTokens,
              dtype_name(plan.decoder.kv_dtype), runtime.memory().kv_tokens);
-  fmt::print("  limits   context {}, {} sequences, {} tokens a step\n", plan.engine.max_model_len,
-             plan.engine.max_num_seqs, plan.engine.max_num_batched_tokens);
+  fmt::print("  limits   context {}, {} sequences, {} tokens a step{}\n", plan.engine.max_model_len,
+             plan.engine.max_num_seqs, plan.engine.max_num_batched_tokens,
+             plan.engine.itl_target_ms > 0
+                 ? fmt::format(", cut for {} ms between tokens", plan.engine.itl_target_ms)
+                 : "");
   fmt::print("  machine  {}, {} threads, {}; memory limit {}, resident {}\n", cpu_model_name(), plan.threads,
              isa_name(plan.isa), format_bytes(plan.memory_limit), format_bytes(resident_bytes()));
   fmt::print("  ready    after {:.2f} s at {}{}\n\n", load_s, flags.uds.empty() ? url : flags.uds,

@@ -122,6 +122,7 @@ void Engine::Impl::run() {
   for (Sequence* sequence : batch_.members()) complete(*sequence);
   for (SampleTask& task : batch_.samples()) accept(task, end);
   ++totals_.steps;
+  scheduler_.note_step_time(to_seconds(end - start));
   if (observer_.on_step) observer_.on_step(batch_.num_tokens(), to_seconds(end - start));
 }
 

@@ -25,6 +25,8 @@ struct EngineOptions {
   int max_num_seqs = 128;                    // sequences that run at once
   int64_t max_num_batched_tokens = 512;      // token budget of one step
   int64_t long_prefill_token_threshold = 0;  // cap of one prompt chunk; 0 = the budget
+  int64_t itl_target_ms =
+      0;  // prompt tokens beside decodes are cut so that a step takes this; 0 = the budget
   bool enable_prefix_caching = true;
   int64_t max_num_queued_reqs = 1024;       // beyond: kOverloaded
   int64_t max_num_queued_tokens = 4 << 20;  // prompt tokens waiting; beyond: kOverloaded

@@ -7,15 +7,21 @@
 namespace pagoda::engine {
 namespace {
 
-// The least that a prompt gets when it shares a step: one block. Smaller chunks would only add overhead.
-constexpr int64_t kMinShare = kKvBlockTokens;
+// The least that a prompt gets when it shares a step: one block, or less where a step is too small to give
+// several prompts a block each. Smaller chunks would only add overhead.
+int64_t min_share(int64_t prompt_budget) {
+  return std::clamp<int64_t>(prompt_budget / 4, 1, kKvBlockTokens);
+}
 
 // Requests that may step aside in one step, each at the price of a lookup of its prompt's head.
 constexpr int kMaxDeferred = 64;
 
 }  // namespace
 
-Scheduler::Scheduler(const EngineOptions& options, kv::KvManager& kv) : options_(options), kv_(kv) {
+Scheduler::Scheduler(const EngineOptions& options, kv::KvManager& kv)
+    : options_(options),
+      kv_(kv),
+      step_budget_(static_cast<double>(options.itl_target_ms) / 1000, options.max_num_batched_tokens) {
   PAGODA_CHECK(options.max_num_batched_tokens > 0 && options.max_num_seqs > 0 &&
                options.long_prefill_token_threshold >= 0);
   running_.reserve(static_cast<size_t>(options.max_num_seqs));
@@ -56,12 +62,19 @@ void Scheduler::schedule(Batch& batch) {
   preempted_ = false;
   in_flight_.clear();
   schedule_decodes();
+  budget_ = std::min(budget_, step_budget_.prompt_tokens(num_decodes_));
+  min_share_ = min_share(budget_);
   schedule_prefills();
   admit_waiting();
   top_up();
   for (Sequence* sequence : running_) {
     if (sequence->num_scheduled > 0) batch.add(*sequence);
   }
+  num_tokens_ = batch.num_tokens();
+}
+
+void Scheduler::note_step_time(double seconds) {
+  step_budget_.observe(num_tokens_, num_decodes_, seconds);
 }
 
 void Scheduler::schedule_decodes() {
@@ -69,6 +82,8 @@ void Scheduler::schedule_decodes() {
   for (size_t i = 0; i < running_.size() && budget_ > 0; ++i) {
     if (running_[i]->pending() == 1) grant(*running_[i], 1, /*may_preempt=*/true);
   }
+  num_decodes_ = std::ranges::count_if(
+      running_, [](const Sequence* s) { return s->num_scheduled == 1 && s->num_output() > 0; });
 }
 
 void Scheduler::schedule_prefills() {
@@ -164,7 +179,7 @@ void Scheduler::top_up() {
 // some too, so that a short prompt behind a long one needn't wait until the long one is done.
 int64_t Scheduler::share(const Sequence& sequence) const {
   if (competitors_ <= 0 || sequence.pending() <= budget_) return budget_;
-  return std::max(kMinShare, budget_ / 2);
+  return std::max(min_share_, budget_ / 2);
 }
 
 // Schedules up to `limit` more tokens of a running sequence; maybe none.

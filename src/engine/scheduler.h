@@ -6,6 +6,7 @@
 
 #include "engine/batch.h"
 #include "engine/sequence.h"
+#include "engine/step_budget.h"
 #include "kv/kv_manager.h"
 
 namespace pagoda::engine {
@@ -30,6 +31,8 @@ class Scheduler {
 
   // Decides the step: fills the empty `batch`.
   void schedule(Batch& batch);
+  // The scheduled step took `seconds`: the next ones share out their tokens by it.
+  void note_step_time(double seconds);
   // The step ran: the sequence's scheduled tokens are in the cache.
   void complete(Sequence& sequence);
 
@@ -61,9 +64,13 @@ class Scheduler {
   kv::KvManager& kv_;
   std::vector<Sequence*> running_, waiting_;  // both in the order of runs_before()
   SchedulerCounters counters_;
+  StepBudget step_budget_;
 
   // Of the current step.
   int64_t budget_ = 0;       // tokens left
+  int64_t num_decodes_ = 0;  // sequences that get the token after an output token
+  int64_t num_tokens_ = 0;   // of the whole batch, once it is decided
+  int64_t min_share_ = 0;    // the least that a prompt gets while others want some too
   int64_t score_rows_ = 0;   // prompt tokens left that may be scored
   int64_t competitors_ = 0;  // prompts that may still want tokens, after the one being served
   bool preempted_ = false;

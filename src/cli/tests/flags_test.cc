@@ -72,6 +72,23 @@ TEST(FlagsTest, GenerateHasASeed) {
   EXPECT_EQ(line->generate.seed, 7);
 }
 
+TEST(FlagsTest, ItlTargetIsOffUnlessAskedForAndBounded) {
+  const auto line = parse_command_line({"serve", "m"});
+  ASSERT_TRUE(line);
+  EXPECT_EQ(line->serve.engine.itl_target_ms, 0);
+  const auto with = parse_command_line({"serve", "m", "--itl-target-ms", "80"});
+  ASSERT_TRUE(with);
+  EXPECT_EQ(with->serve.engine.itl_target_ms, 80);
+  for (const char* wrong : {"-1", "60001", "fast", "1.5"}) {
+    testing::internal::CaptureStderr();
+    const auto refused = parse_command_line({"serve", "m", std::string("--itl-target-ms=") + wrong});
+    const std::string printed = testing::internal::GetCapturedStderr();
+    ASSERT_TRUE(refused);
+    EXPECT_EQ(refused->exit_code, 2);
+    EXPECT_NE(printed.find("--itl-target-ms"), std::string::npos) << printed;
+  }
+}
+
 TEST(FlagsTest, HelpExitsWithZero) {
   testing::internal::CaptureStdout();
   const auto line = parse_command_line({"serve", "--help"});

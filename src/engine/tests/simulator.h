@@ -18,6 +18,9 @@ class EngineSimulator {
   explicit EngineSimulator(uint32_t seed)
       : random_(seed), options_(random_options()), harness_(options_, {}, /*num_threads=*/2) {
     arrivals_percent_ = pick(5, 80);
+    harness_.model().on_forward = [this](const model::ForwardInput& input) {
+      harness_.clock().advance(std::chrono::microseconds(random_() % 1000 * input.tokens.size()));
+    };
     for (auto& base : bases_) base = random_prompt(pick(0, 100), static_cast<uint32_t>(random_()));
   }
 
@@ -49,6 +52,7 @@ class EngineSimulator {
     o.max_num_seqs = pick(1, 12);
     o.max_num_batched_tokens = chance(20) ? pick(1, 8) : pick(8, 100);
     o.long_prefill_token_threshold = chance(30) ? pick(1, 40) : 0;
+    o.itl_target_ms = chance(30) ? pick(1, 60) : 0;
     o.enable_prefix_caching = chance(85);
     o.max_num_queued_reqs = chance(80) ? 1000 : pick(1, 4);
     o.max_num_queued_tokens = chance(80) ? 100000 : pick(50, 300);
