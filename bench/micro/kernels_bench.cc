@@ -1,34 +1,40 @@
-// Times matmul per layout, rows, shape, tier and threads, and attention for decode and prefill.
+// Times every kernel per shape, tier and number of threads, and holds the times against what this machine
+// can do at most, measured at the start. bench/README.md explains the figures.
 #include <fmt/format.h>
 #include <time.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <cstring>
-#include <optional>
-#include <random>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "kernels/attention.h"
+#include "base/resource_limits.h"
 #include "kernels/isa.h"
-#include "kernels/matmul.h"
+#include "machine/peaks.h"
+#include "micro/kernel_calls.h"
 
-namespace pagoda::kernels {
+namespace pagoda::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr double kSecondsPerCase = 0.25;
-constexpr size_t kBeyondCacheBytes = size_t{100}
-                                     << 20;  // three times the last-level cache of the reference machine
+using Json = nlohmann::ordered_json;
 
 struct Options {
-  std::optional<Isa> isa;
-  std::optional<int> threads;
-  std::string only;
+  std::vector<std::string> isas, shapes, only;
+  std::vector<int> threads;
+  double seconds = 0.1;  // per op, tier and number of threads
+  bool quick = false;
+  std::string json_path;
+};
+
+// A tier on a pool, and its peaks.
+struct Setting {
+  Isa isa;
+  ComputePool* pool;
+  MachinePeaks peaks;
 };
 
 // With one thread its CPU time counts, so that a busy machine does not count as slowness; with more the wall
@@ -39,206 +45,185 @@ double seconds_now(const ComputePool& pool) {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-// The shortest time of call(i), i = 0, 1, ..., within the time limit; at least 3 calls.
-template <class Call>
-double best_seconds(const ComputePool& pool, const Call& call) {
-  double best = 1e9;
-  const auto start = Clock::now();
-  for (int i = 0; i < 3 || std::chrono::duration<double>(Clock::now() - start).count() < kSecondsPerCase;
-       ++i) {
+struct Times {
+  double best, median;
+};
+
+// Times of call(i), i = 0, 1, ..., for about `seconds`; at least 3 calls after one that warms up. Short calls
+// are timed in groups of 20 us at least, as reading a clock takes up to half a microsecond.
+Times time_op(const Op& op, ComputePool& pool, double seconds) {
+  int i = 0;
+  const auto timed = [&](int count) {
     const double before = seconds_now(pool);
-    call(i);
-    best = std::min(best, seconds_now(pool) - before);
-  }
-  return best;
-}
-
-std::vector<float> random_floats(size_t count, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::vector<float> values(count);
-  for (float& value : values) value = static_cast<float>(static_cast<int>(random() % 2001) - 1000) / 1000.0f;
-  return values;
-}
-
-PackedWeight make_weight(const PackedWeightSpec& spec, uint32_t seed) {
-  PackedWeight weight(spec);
-  std::mt19937 random(seed);
-  const auto depth = static_cast<size_t>(spec.depth);
-  std::vector<uint8_t> codes(kPanelRows * depth);
-  for (auto& code : codes)
-    code = static_cast<uint8_t>(random() & (spec.layout == WeightLayout::kW4 ? 15 : 255));
-  const std::vector<float> values = random_floats(kPanelRows * depth, seed);
-  PanelSource source;
-  source.codes = codes.data();
-  source.code_stride = spec.depth;
-  source.scales = source.offsets = source.values = values.data();
-  source.value_stride = spec.depth;
-  for (int64_t panel = 0; panel < weight.num_panels(); ++panel) weight.pack_panel(panel, source);
-  return weight;
-}
-
-struct MatmulCase {
-  std::string name;
-  PackedWeightSpec spec;
-  ActivationForm coded = ActivationForm::kInt8;  // what kW4 and kW8 multiply with
-};
-
-std::vector<MatmulCase> matmul_cases(int64_t size) {
-  const auto coded = [&](WeightLayout layout, int group, bool offsets) {
-    PackedWeightSpec spec;
-    spec.layout = layout;
-    spec.rows = spec.depth = size;
-    spec.group_size = group;
-    spec.has_offsets = offsets;
-    spec.zero_point = offsets ? 0 : layout == WeightLayout::kW4 ? 8 : 128;
-    return spec;
+    for (int n = 0; n < count; ++n) op.call(i++, pool);
+    return (seconds_now(pool) - before) / count;
   };
-  PackedWeightSpec bf16, f32;
-  bf16.layout = WeightLayout::kBF16;
-  bf16.rows = bf16.depth = f32.rows = f32.depth = size;
-  constexpr auto kW4 = WeightLayout::kW4, kW8 = WeightLayout::kW8;
-  constexpr auto kInt16 = ActivationForm::kInt16;
-  return {{"W4 g32", coded(kW4, 32, false)},
-          {"W4 g32 offsets", coded(kW4, 32, true)},
-          {"W4 g128", coded(kW4, 128, false)},
-          {"W4 g128 offsets", coded(kW4, 128, true)},
-          {"W8 g32", coded(kW8, 32, false)},
-          {"W8 g16", coded(kW8, 16, false)},
-          {"W4 g32 int16", coded(kW4, 32, false), kInt16},
-          {"W4 g32 off int16", coded(kW4, 32, true), kInt16},
-          {"W8 g32 int16", coded(kW8, 32, false), kInt16},
-          {"bf16", bf16},
-          {"f32", f32}};
+  timed(1);
+  const int group = std::clamp(static_cast<int>(20e-6 / std::max(timed(1), 1e-8)), 1, 2000);
+  std::vector<double> times;
+  const auto start = Clock::now();
+  while (times.size() < 3 || std::chrono::duration<double>(Clock::now() - start).count() < seconds)
+    times.push_back(timed(group));
+  std::sort(times.begin(), times.end());
+  return {times.front(), times[times.size() / 2]};
 }
 
-void bench_matmul(const MatmulCase& c, int64_t rows, bool dram, ComputePool& pool) {
-  std::vector<PackedWeight> weights;
-  size_t bytes = 0;
-  do {
-    weights.push_back(make_weight(c.spec, static_cast<uint32_t>(weights.size() + 1)));
-    bytes += weights.back().bytes();
-  } while (dram && bytes < kBeyondCacheBytes);
-  const int64_t depth = c.spec.depth, stride = weights[0].padded_rows();
-  const std::vector<float> x = random_floats(static_cast<size_t>(rows * depth), 9);
-  ActivationBuffer in(rows, depth);
-  convert_activations(x.data(), rows, depth, depth, activation_form(c.spec.layout, c.coded), in, pool);
-  AlignedBuffer out(static_cast<size_t>(rows * stride) * sizeof(float));
-  const double seconds = best_seconds(pool, [&](int i) {
-    const MatmulJob job{&weights[static_cast<size_t>(i) % weights.size()], nullptr, out.as<float>(), stride,
-                        false};
-    matmul(in.view(), {&job, 1}, pool);
-  });
-  const double ops = 2.0 * static_cast<double>(c.spec.rows * depth * rows);
-  fmt::print("{:<7} {}t  {:<16} {:>4}  M {:<3} {:<5} {:>9.1f} us {:>7.1f} GOPS {:>6.1f} GB/s of weights\n",
-             isa_name(current_isa()), pool.num_threads(), c.name, c.spec.rows, rows, dram ? "DRAM" : "",
-             seconds * 1e6, ops / seconds * 1e-9, static_cast<double>(weights[0].bytes()) / seconds * 1e-9);
+double peak_of(Unit unit, const ComputePeaks& peaks) {
+  switch (unit) {
+    case Unit::kInt8:
+      return peaks.int8;
+    case Unit::kBF16:
+      return peaks.bf16;
+    case Unit::kF32:
+      return peaks.f32;
+    case Unit::kNone:
+      break;
+  }
+  return 0;
 }
 
-void bench_conversion(ComputePool& pool) {
-  const int64_t rows = 64, depth = 4096;
-  const std::vector<float> x = random_floats(static_cast<size_t>(rows * depth), 9);
-  ActivationBuffer in(rows, depth);
-  const double seconds = best_seconds(
-      pool, [&](int) { convert_activations(x.data(), rows, depth, depth, ActivationForm::kInt8, in, pool); });
-  fmt::print("{:<7} {}t  int8 conversion of {} x {} floats {:>9.1f} us {:>6.2f} Gfloat/s\n",
-             isa_name(current_isa()), pool.num_threads(), rows, depth, seconds * 1e6,
-             static_cast<double>(rows * depth) / seconds * 1e-9);
-}
-
-struct AttentionCase {
-  int heads, kv_heads, head_dim;
-  DType dtype;
-  int64_t sequences, tokens, context;  // new tokens, and tokens in all, of each sequence
+// The shortest time that the peaks allow, and which of them sets it.
+struct Bound {
+  double seconds = 0;
+  const char* name = "-";
 };
 
-// Attention of one layer; with several layers' worth of cache, so that decode reads from DRAM.
-void bench_attention(const AttentionCase& c, ComputePool& pool) {
-  const int64_t blocks_each = (c.context + kKvBlockTokens - 1) / kKvBlockTokens;
-  const int num_blocks = static_cast<int>(blocks_each * c.sequences);
-  const size_t layer_bytes =
-      kv_block_bytes({1, c.kv_heads, c.head_dim, c.dtype}) * static_cast<size_t>(num_blocks);
-  const int layers =
-      static_cast<int>(std::max<size_t>(1, c.tokens == 1 ? kBeyondCacheBytes / layer_bytes : 1));
-  KvStorage storage({layers, c.kv_heads, c.head_dim, c.dtype}, num_blocks);
-  std::memset(storage.layer(0).base, 0x3c, storage.bytes());
-  std::vector<BlockId> table(static_cast<size_t>(num_blocks));
-  for (size_t i = 0; i < table.size(); ++i) table[i] = BlockId{static_cast<int32_t>(i)};
-  std::shuffle(table.begin(), table.end(), std::mt19937(1));
-  std::vector<AttentionSequence> sequences;
-  for (int64_t s = 0; s < c.sequences; ++s) {
-    AttentionSequence sequence;
-    sequence.first_token = s * c.tokens;
-    sequence.num_tokens = c.tokens;
-    sequence.first_position = c.context - c.tokens;
-    sequence.block_table = {table.data() + s * blocks_each, static_cast<size_t>(blocks_each)};
-    sequences.push_back(sequence);
-  }
-  const int64_t row = int64_t{c.heads} * c.head_dim, rows = c.sequences * c.tokens;
-  const std::vector<float> q = random_floats(static_cast<size_t>(rows * row), 3);
-  std::vector<float> out(q.size());
-  AttentionParams params;
-  params.num_heads = c.heads;
-  params.scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim));
-  AttentionScratch scratch(rows, c.context, c.heads, c.head_dim, pool.num_threads());
-  const double seconds = best_seconds(pool, [&](int i) {
-    attention(q.data(), row, sequences, storage.layer(i % layers), params, out.data(), row, scratch, pool);
-  });
-  double pairs = 0;  // (query, key) pairs of one head
-  for (int64_t t = 0; t < c.tokens; ++t)
-    pairs += static_cast<double>((c.context - c.tokens + t + 1) * c.sequences);
-  const double flops = 4 * pairs * c.heads * c.head_dim;
-  fmt::print(
-      "{:<7} {}t  attention {}/{} D{} {:<8} {} x {} of {:<5} {:>9.1f} us {:>7.1f} GFLOPS {:>6.1f} GB/s of "
-      "KV\n",
-      isa_name(current_isa()), pool.num_threads(), c.heads, c.kv_heads, c.head_dim, dtype_name(c.dtype),
-      c.sequences, c.tokens, c.context, seconds * 1e6, flops / seconds * 1e-9,
-      static_cast<double>(layer_bytes) / seconds * 1e-9);
+Bound bound_of(const Op& op, const MachinePeaks& peaks) {
+  const double rate = peak_of(op.unit, peaks.compute);
+  const double compute = rate > 0 ? op.executed / rate : 0;
+  const bool memory = op.source == Source::kMemory;
+  const double bytes = op.bytes / (memory ? peaks.memory.best : peaks.l2);
+  if (compute > bytes)
+    return {compute, op.unit == Unit::kInt8 ? "int8" : op.unit == Unit::kBF16 ? "bf16" : "f32"};
+  return {bytes, memory ? "memory" : "L2"};
 }
 
-void bench_all(const Options& options, ComputePool& pool) {
-  if (options.only != "attention") {
-    for (const int64_t size : {1536, 4096}) {
-      for (const MatmulCase& c : matmul_cases(size)) {
-        for (const int64_t rows : {1, 2, 3, 4, 5, 8, 16, 64, 256}) bench_matmul(c, rows, rows <= 4, pool);
+Json measure(const Op& op, const Setting& setting, double seconds) {
+  kernels::set_isa(setting.isa);
+  const Times times = time_op(op, *setting.pool, seconds);
+  const Bound bound = bound_of(op, setting.peaks);
+  const double percent = 100 * bound.seconds / times.best;
+  fmt::print("{:<7} {}t  {:<46} {:>11.2f} us {:>8.1f} GOPS {:>7.2f} GB/s {:>4.0f} % of {}\n",
+             isa_name(setting.isa), setting.pool->num_threads(), op.name, times.best * 1e6,
+             op.operations / times.best * 1e-9, op.bytes / times.best * 1e-9, percent, bound.name);
+  std::fflush(stdout);
+  return {{"group", op.group},
+          {"name", op.name},
+          {"isa", isa_name(setting.isa)},
+          {"threads", setting.pool->num_threads()},
+          {"us", times.best * 1e6},
+          {"us_median", times.median * 1e6},
+          {"gops", op.operations / times.best * 1e-9},
+          {"gb_per_s", op.bytes / times.best * 1e-9},
+          {"bound", bound.name},
+          {"percent_of_bound", percent}};
+}
+
+bool wanted(const Op& op, const Options& options) {
+  return options.only.empty() || std::any_of(options.only.begin(), options.only.end(), [&](const auto& part) {
+           return op.name.find(part) != std::string::npos;
+         });
+}
+
+bool contains(const std::vector<std::string>& list, std::string_view name) {
+  return list.empty() || std::find(list.begin(), list.end(), name) != list.end();
+}
+
+std::vector<Isa> chosen_isas(const Options& options) {
+  std::vector<Isa> isas;
+  for (const Isa isa : supported_isas()) {
+    if (options.isas.empty() ? isa != Isa::kScalar : contains(options.isas, isa_name(isa)))
+      isas.push_back(isa);
+  }
+  return isas;
+}
+
+Json peaks_json(const Setting& setting) {
+  const MachinePeaks& p = setting.peaks;
+  return {{"isa", isa_name(setting.isa)},
+          {"threads", p.threads},
+          {"int8_gops", p.compute.int8 * 1e-9},
+          {"bf16_gflops", p.compute.bf16 * 1e-9},
+          {"f32_gflops", p.compute.f32 * 1e-9},
+          {"memory_gb_per_s", p.memory.best * 1e-9},
+          {"memory_gb_per_s_median", p.memory.median * 1e-9},
+          {"l2_gb_per_s", p.l2 * 1e-9}};
+}
+
+Json run_ops(const Options& options, const std::vector<Setting>& settings) {
+  Json cases = Json::array();
+  OpChoice choice;
+  choice.quick = options.quick;
+  for (const Setting& setting : settings)
+    choice.max_threads = std::max(choice.max_threads, setting.pool->num_threads());
+  for (const ModelShape& shape : model_shapes()) {
+    if (options.shapes.empty() ? options.quick && shape.name != "1.5b"
+                               : !contains(options.shapes, shape.name))
+      continue;
+    for (const OpMaker& make : op_makers(shape, choice)) {
+      for (const Op& op : make()) {
+        if (!wanted(op, options)) continue;
+        for (const Setting& setting : settings) {
+          // The sampler's helpers and RoPE run on the caller's thread.
+          const bool one_thread = op.group == "sampling" || op.group == "rope";
+          if (one_thread && setting.pool->num_threads() != settings.front().pool->num_threads()) continue;
+          cases.push_back(measure(op, setting, options.seconds));
+        }
       }
     }
-    bench_conversion(pool);
   }
-  if (options.only == "matmul") return;
-  for (const DType dtype : {DType::kBF16, DType::kF32}) {
-    bench_attention({28, 4, 128, dtype, 1, 1, 512}, pool);
-    bench_attention({28, 4, 128, dtype, 1, 1, 4096}, pool);
-    bench_attention({32, 8, 128, dtype, 1, 1, 4096}, pool);
-    bench_attention({28, 4, 128, dtype, 16, 1, 1024}, pool);
-    bench_attention({28, 4, 128, dtype, 1, 8, 1024}, pool);
-    bench_attention({28, 4, 128, dtype, 1, 512, 512}, pool);
-    bench_attention({9, 3, 64, dtype, 1, 512, 512}, pool);
-  }
+  return cases;
 }
 
-int run(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string_view flag = argv[i];
-    if (flag == "--isa") options.isa = isa_from_name(argv[i + 1]);
-    if (flag == "--threads") options.threads = std::stoi(argv[i + 1]);
-    if (flag == "--only") options.only = argv[i + 1];
+int run(const Options& options) {
+  std::vector<std::unique_ptr<ComputePool>> pools;
+  for (const int threads : options.threads) pools.push_back(std::make_unique<ComputePool>(threads));
+  std::vector<Setting> settings;
+  Json report{{"cpu", cpu_model_name()}, {"peaks", Json::array()}};
+  {
+    const MemoryReader reader;
+    for (const Isa isa : chosen_isas(options)) {
+      for (const auto& pool : pools) {
+        settings.push_back({isa, pool.get(), measure_peaks(isa, *pool, reader)});
+        report["peaks"].push_back(peaks_json(settings.back()));
+        fmt::print("{}\n", describe(settings.back().peaks, isa));
+      }
+    }
   }
-  for (const Isa isa : supported_isas()) {
-    if (options.isa ? isa != *options.isa : isa == Isa::kScalar) continue;
-    set_isa(isa);
-    for (const int threads : {1, 2}) {
-      if (options.threads && threads != *options.threads) continue;
-      ComputePool pool(threads);
-      bench_all(options, pool);
+  if (settings.empty()) {
+    fmt::print(stderr, "This CPU has none of the tiers that --isa names.\n");
+    return 1;
+  }
+  report["cases"] = run_ops(options, settings);
+  if (!options.json_path.empty()) {
+    std::ofstream file(options.json_path);
+    file << report.dump(1) << '\n';
+    if (!file.flush()) {
+      fmt::print(stderr, "Cannot write {}.\n", options.json_path);
+      return 1;
     }
   }
   return 0;
 }
 
 }  // namespace
-}  // namespace pagoda::kernels
+}  // namespace pagoda::bench
 
 int main(int argc, char** argv) {
-  return pagoda::kernels::run(argc, argv);
+  using namespace pagoda;
+  bench::Options options;
+  CLI::App app("Times the kernels and holds them against the measured peaks of this machine.");
+  app.add_option("--isa", options.isas, "tiers: avx512, avx2, scalar (default: all of this CPU but scalar)");
+  app.add_option("--threads", options.threads, "numbers of threads (default: 1, and all CPUs)");
+  app.add_option("--shape", options.shapes, "smollm2-135m, 0.5b, 1.5b, 7b (default: all)");
+  app.add_option("--only", options.only, "only ops whose name contains this");
+  app.add_option("--seconds", options.seconds, "for each op, tier and number of threads");
+  app.add_flag("--quick", options.quick, "the 1.5B shapes, fewer rows");
+  app.add_option("--json", options.json_path, "write the figures for bench/micro/compare");
+  CLI11_PARSE(app, argc, argv);
+  if (options.threads.empty()) {
+    options.threads = {1};
+    if (const int cpus = read_resource_limits().cpus; cpus > 1) options.threads.push_back(cpus);
+  }
+  return bench::run(options);
 }

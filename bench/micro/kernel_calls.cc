@@ -1,0 +1,396 @@
+#include "micro/kernel_calls.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <random>
+
+#include "kernels/activations.h"
+#include "kernels/attention.h"
+#include "kernels/embedding.h"
+#include "kernels/gated_activation.h"
+#include "kernels/logits.h"
+#include "kernels/matmul.h"
+#include "kernels/norm.h"
+#include "kernels/rope.h"
+#include "machine/peaks.h"
+
+namespace pagoda::bench {
+namespace {
+
+using kernels::ActivationBuffer;
+using kernels::ActivationForm;
+
+constexpr float kEpsilon = 1e-6f;
+
+// Weights and caches that are walked through are three times the last-level cache: they come from memory, as
+// in a model.
+size_t beyond_cache_bytes() {
+  return 3 * last_level_cache_bytes();
+}
+
+std::vector<float> random_floats(int64_t count, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<float> values(static_cast<size_t>(count));
+  for (float& value : values) value = static_cast<float>(static_cast<int>(random() % 2001) - 1000) / 1000.0f;
+  return values;
+}
+
+PackedWeight make_weight(const PackedWeightSpec& spec, const PanelSource& source) {
+  PackedWeight weight(spec);
+  for (int64_t panel = 0; panel < weight.num_panels(); ++panel) weight.pack_panel(panel, source);
+  return weight;
+}
+
+// As many equal matrices as the caches can't hold.
+std::vector<PackedWeight> make_weights(const PackedWeightSpec& spec) {
+  const int64_t count = kPanelRows * spec.depth;
+  std::mt19937 random(1);
+  std::vector<uint8_t> codes(static_cast<size_t>(count));
+  for (auto& code : codes)
+    code = static_cast<uint8_t>(random() & (spec.layout == WeightLayout::kW4 ? 15 : 255));
+  const std::vector<float> values = random_floats(count, 1);
+  PanelSource source;
+  source.codes = codes.data();
+  source.code_stride = spec.depth;
+  source.scales = source.offsets = source.values = values.data();
+  source.value_stride = spec.depth;
+  std::vector<PackedWeight> weights;
+  for (size_t bytes = 0; bytes < beyond_cache_bytes(); bytes += weights.back().bytes())
+    weights.push_back(make_weight(spec, source));
+  return weights;
+}
+
+struct Layout {
+  std::string name;
+  PackedWeightSpec spec;  // without rows and depth
+};
+
+std::vector<Layout> layouts() {
+  PackedWeightSpec w4, w4_offsets, w8, bf16;
+  w4.layout = w4_offsets.layout = WeightLayout::kW4;
+  w8.layout = WeightLayout::kW8;
+  bf16.layout = WeightLayout::kBF16;
+  w4.zero_point = 8;
+  w4_offsets.has_offsets = true;
+  w8.zero_point = 128;
+  return {{"w4 g32", w4}, {"w4 g32 offsets", w4_offsets}, {"w8 g32", w8}, {"bf16", bf16}};
+}
+
+std::string form_name(ActivationForm form) {
+  switch (form) {
+    case ActivationForm::kInt8:
+      return "int8";
+    case ActivationForm::kInt16:
+      return "int16";
+    case ActivationForm::kBF16:
+      return "bf16";
+    case ActivationForm::kF32:
+      break;
+  }
+  return "f32";
+}
+
+Unit unit_of(ActivationForm form) {
+  return kernels::is_coded(form) ? Unit::kInt8 : form == ActivationForm::kBF16 ? Unit::kBF16 : Unit::kF32;
+}
+
+std::vector<int64_t> row_counts(const OpChoice& choice) {
+  if (choice.quick) return {1, 4, 16, 256};
+  return {1, 2, 4, 8, 16, 64, 256};
+}
+
+// Activations of one form, and where results go.
+struct MatmulState {
+  MatmulState(int64_t rows, int64_t depth, int64_t padded_rows)
+      : in(rows, depth), out(static_cast<size_t>(rows * padded_rows) * sizeof(float)), stride(padded_rows) {}
+  ActivationBuffer in;
+  AlignedBuffer out;
+  int64_t stride;
+};
+
+Op matmul_op(const std::string& name, std::shared_ptr<const std::vector<PackedWeight>> weights, int64_t rows,
+             ActivationForm form) {
+  const PackedWeight& first = weights->front();
+  auto state = std::make_shared<MatmulState>(rows, first.depth(), first.padded_rows());
+  const std::vector<float> x = random_floats(rows * first.depth(), 9);
+  ComputePool alone(1);
+  kernels::convert_activations(x.data(), rows, first.depth(), first.depth(), form, state->in, alone);
+  Op op;
+  op.group = "matmul";
+  op.name = fmt::format("matmul {} {} {}x{} M{}", name, form_name(form), first.rows(), first.depth(), rows);
+  op.operations = 2.0 * static_cast<double>(first.rows() * first.depth() * rows);
+  op.executed = op.operations * (form == ActivationForm::kInt16 ? 2 : 1);
+  op.unit = unit_of(form);
+  op.bytes = static_cast<double>(first.bytes());
+  op.call = [weights, state](int i, ComputePool& pool) {
+    kernels::MatmulJob job;
+    job.weight = &(*weights)[static_cast<size_t>(i) % weights->size()];
+    job.out = state->out.as<float>();
+    job.out_stride = state->stride;
+    kernels::matmul(state->in.view(), {&job, 1}, pool);
+  };
+  return op;
+}
+
+std::vector<Op> matmul_ops(const Layout& layout, int64_t rows, int64_t depth, const OpChoice& choice) {
+  PackedWeightSpec spec = layout.spec;
+  spec.rows = rows;
+  spec.depth = depth;
+  auto weights = std::make_shared<const std::vector<PackedWeight>>(make_weights(spec));
+  std::vector<ActivationForm> forms{kernels::activation_form(spec.layout)};
+  if (kernels::is_coded(forms[0])) forms.push_back(ActivationForm::kInt16);
+  std::vector<Op> ops;
+  for (const ActivationForm form : forms) {
+    for (const int64_t m : row_counts(choice)) ops.push_back(matmul_op(layout.name, weights, m, form));
+  }
+  return ops;
+}
+
+struct AttentionCase {
+  DType dtype = DType::kBF16;
+  int64_t sequences = 1, tokens = 1, context = 1;  // new tokens, and tokens in all, of each sequence
+};
+
+struct AttentionState {
+  AttentionState(const ModelShape& shape, const AttentionCase& c, const OpChoice& choice);
+  ModelShape shape;
+  int layers = 1;
+  KvStorage storage;
+  std::vector<BlockId> table;
+  std::vector<kernels::AttentionSequence> sequences;
+  int64_t q_row = 0, kv_row = 0;
+  std::vector<float> q, kv, out;
+  kernels::AttentionParams params;
+  kernels::AttentionScratch scratch;
+  size_t layer_bytes = 0;
+};
+
+// Decoding walks through several layers' worth of cache, so that it reads from memory.
+AttentionState::AttentionState(const ModelShape& model, const AttentionCase& c, const OpChoice& choice)
+    : shape(model) {
+  const int64_t blocks_each = (c.context + kKvBlockTokens - 1) / kKvBlockTokens;
+  const auto num_blocks = static_cast<int>(blocks_each * c.sequences);
+  layer_bytes =
+      kv_block_bytes({1, shape.kv_heads, shape.head_dim, c.dtype}) * static_cast<size_t>(num_blocks);
+  if (c.tokens == 1) layers = static_cast<int>(std::max<size_t>(1, beyond_cache_bytes() / layer_bytes));
+  storage = KvStorage({layers, shape.kv_heads, shape.head_dim, c.dtype}, num_blocks);
+  std::memset(storage.layer(0).base, 0x3c, storage.bytes());
+  table.resize(static_cast<size_t>(num_blocks));
+  for (size_t i = 0; i < table.size(); ++i) table[i] = BlockId{static_cast<int32_t>(i)};
+  std::shuffle(table.begin(), table.end(), std::mt19937(1));
+  for (int64_t s = 0; s < c.sequences; ++s) {
+    kernels::AttentionSequence sequence;
+    sequence.first_token = s * c.tokens;
+    sequence.num_tokens = c.tokens;
+    sequence.first_position = c.context - c.tokens;
+    sequence.block_table = {table.data() + s * blocks_each, static_cast<size_t>(blocks_each)};
+    sequences.push_back(sequence);
+  }
+  q_row = int64_t{shape.heads} * shape.head_dim;
+  kv_row = int64_t{shape.kv_heads} * shape.head_dim;
+  const int64_t rows = c.sequences * c.tokens;
+  q = random_floats(rows * q_row, 3);
+  kv = random_floats(rows * kv_row, 4);
+  out.resize(q.size());
+  params.num_heads = shape.heads;
+  params.scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim));
+  scratch = kernels::AttentionScratch(rows, c.context, shape.heads, shape.head_dim, choice.max_threads);
+}
+
+std::vector<Op> attention_ops(const ModelShape& shape, const AttentionCase& c, const OpChoice& choice) {
+  auto state = std::make_shared<AttentionState>(shape, c, choice);
+  double pairs = 0;  // (query, key) pairs of one head
+  for (int64_t t = 0; t < c.tokens; ++t)
+    pairs += static_cast<double>((c.context - c.tokens + t + 1) * c.sequences);
+  const std::string name = fmt::format("{} {}/{} D{} {} x {} of {}", dtype_name(c.dtype), shape.heads,
+                                       shape.kv_heads, shape.head_dim, c.sequences, c.tokens, c.context);
+  Op op;
+  op.group = "attention";
+  op.name = "attention " + name;
+  op.operations = op.executed = 4 * pairs * shape.heads * shape.head_dim;
+  op.unit = c.dtype == DType::kBF16 ? Unit::kBF16 : Unit::kF32;
+  op.bytes = static_cast<double>(state->layer_bytes);
+  op.call = [state](int i, ComputePool& pool) {
+    kernels::attention(state->q.data(), state->q_row, state->sequences,
+                       state->storage.layer(i % state->layers), state->params, state->out.data(),
+                       state->q_row, state->scratch, pool);
+  };
+  Op write;
+  write.group = "kv";
+  write.name = "write_kv " + name;
+  const auto rows = static_cast<double>(c.sequences * c.tokens);
+  const double width = c.dtype == DType::kBF16 ? 2 : 4;
+  write.bytes = rows * static_cast<double>(state->kv_row) * 2 * (sizeof(float) + width);
+  write.source = Source::kL2;
+  write.call = [state](int i, ComputePool& pool) {
+    kernels::write_kv(state->kv.data(), state->kv.data(), state->kv_row, state->sequences,
+                      state->storage.layer(i % state->layers), pool);
+  };
+  return {op, write};
+}
+
+// Bytes that one row of activations takes.
+double form_bytes(ActivationForm form, int64_t columns) {
+  const auto n = static_cast<double>(columns);
+  switch (form) {
+    case ActivationForm::kInt8:
+      return n * (1 + 8.0 / 32 + 4.0 / 16);  // code, scale and scaled sum per 32, sum per 16
+    case ActivationForm::kInt16:
+      return n * (2 + 8.0 / 32 + 4.0 / 16);
+    case ActivationForm::kBF16:
+      return n * 2;
+    case ActivationForm::kF32:
+      break;
+  }
+  return n * 4;
+}
+
+struct RowsState {
+  RowsState(int64_t rows, int64_t columns, int inputs)
+      : x(random_floats(rows * columns * inputs, 3)), weight(random_floats(columns, 4)), out(rows, columns) {}
+  std::vector<float> x, weight;
+  ActivationBuffer out;
+};
+
+Op row_op(const std::string& op_name, ActivationForm form, int64_t rows, int64_t columns, int inputs) {
+  Op op;
+  op.group = "rows";
+  op.name = fmt::format("{} {} {} M{}", op_name, form_name(form), columns, rows);
+  op.bytes = static_cast<double>(rows) *
+             (form_bytes(form, columns) + static_cast<double>(columns) * inputs * sizeof(float));
+  op.source = Source::kL2;
+  return op;
+}
+
+std::vector<Op> row_ops(const ModelShape& shape, const OpChoice& choice) {
+  std::vector<Op> ops;
+  for (const ActivationForm form : {ActivationForm::kInt8, ActivationForm::kInt16, ActivationForm::kBF16}) {
+    for (const int64_t rows :
+         choice.quick ? std::vector<int64_t>{1, 256} : std::vector<int64_t>{1, 16, 256}) {
+      Op norm = row_op("norm", form, rows, shape.hidden, 1);
+      auto norm_state = std::make_shared<RowsState>(rows, shape.hidden, 1);
+      norm.call = [norm_state, rows, form, size = shape.hidden](int, ComputePool& pool) {
+        kernels::rms_norm_convert(norm_state->x.data(), size, norm_state->weight.data(), kEpsilon, rows, size,
+                                  form, norm_state->out, pool);
+      };
+      Op gate = row_op("gate", form, rows, shape.intermediate, 2);
+      auto gate_state = std::make_shared<RowsState>(rows, shape.intermediate, 2);
+      gate.call = [gate_state, rows, form, size = shape.intermediate](int, ComputePool& pool) {
+        const float* x = gate_state->x.data();
+        kernels::gated_activation_convert(kernels::GatedActivation::kSilu, x, x + size, 2 * size, rows, size,
+                                          form, gate_state->out, pool);
+      };
+      Op quantise = row_op("quantise", form, rows, shape.hidden, 1);
+      quantise.call = [norm_state, rows, form, size = shape.hidden](int, ComputePool& pool) {
+        kernels::convert_activations(norm_state->x.data(), rows, size, size, form, norm_state->out, pool);
+      };
+      ops.insert(ops.end(), {norm, gate, quantise});
+    }
+  }
+  return ops;
+}
+
+struct SamplingState {
+  explicit SamplingState(int64_t vocab) : logits(random_floats(vocab, 5)), scratch(logits) {}
+  std::vector<float> logits, scratch;
+  std::vector<int32_t> ids = std::vector<int32_t>(64);
+  std::vector<float> values = std::vector<float>(64);
+  volatile double result = 0;  // keeps the calls
+};
+
+// What the sampler does to one row; these run on the calling thread alone.
+std::vector<Op> sampling_ops(const ModelShape& shape) {
+  auto state = std::make_shared<SamplingState>(shape.vocab);
+  const auto make = [&](const std::string& name, double bytes_per_entry, std::function<void()> call) {
+    Op op;
+    op.group = "sampling";
+    op.name = fmt::format("{} {}", name, shape.vocab);
+    op.bytes = static_cast<double>(shape.vocab) * bytes_per_entry;
+    op.source = Source::kL2;
+    op.call = [call = std::move(call)](int, ComputePool&) { call(); };
+    return op;
+  };
+  return {make("argmax", 4, [state] { state->result = static_cast<double>(kernels::argmax(state->logits)); }),
+          make("top_k 40", 4,
+               [state] {
+                 state->result =
+                     static_cast<double>(kernels::top_k(state->logits, 40, state->ids, state->values));
+               }),
+          make("log_sum_exp", 4, [state] { state->result = kernels::log_sum_exp(state->logits); }),
+          make("exp_inplace", 8, [state] {
+            std::copy(state->logits.begin(), state->logits.end(), state->scratch.begin());
+            state->result = kernels::exp_inplace(state->scratch, 1.0f);
+          })};
+}
+
+struct PositionState {
+  PositionState(const ModelShape& shape, int64_t rows, int64_t context)
+      : table(std::vector<double>(static_cast<size_t>(shape.head_dim / 2), 0.01), context),
+        x(random_floats(rows * shape.heads * shape.head_dim, 6)) {}
+  kernels::RopeTable table;
+  std::vector<float> x;
+};
+
+std::vector<Op> rope_ops(const ModelShape& shape) {
+  constexpr int64_t kRows = 16, kContext = 2048;
+  auto state = std::make_shared<PositionState>(shape, kRows, kContext);
+  Op op;
+  op.group = "rope";
+  op.name = fmt::format("rope {} heads D{} M{}", shape.heads, shape.head_dim, kRows);
+  op.bytes = static_cast<double>(kRows) * shape.heads * shape.head_dim * 2 * sizeof(float);
+  op.source = Source::kL2;
+  op.call = [state, heads = int64_t{shape.heads}, dim = int64_t{shape.head_dim}](int, ComputePool&) {
+    for (int64_t head = 0; head < kRows * heads; ++head)
+      kernels::rope_row(state->x.data() + head * dim, state->table, 1000 + head / heads);
+  };
+  return {op};
+}
+
+std::vector<AttentionCase> attention_cases(const ModelShape& shape, const OpChoice& choice) {
+  std::vector<AttentionCase> cases;
+  const auto add = [&](DType dtype, int64_t sequences, int64_t tokens, int64_t context) {
+    cases.push_back({dtype, sequences, tokens, context});
+  };
+  add(DType::kBF16, 1, 1, 512);
+  add(DType::kBF16, 16, 1, 1024);
+  add(DType::kBF16, 1, 256, 512);
+  if (choice.quick) return cases;
+  add(DType::kBF16, 1, 1, 4096);
+  add(DType::kBF16, 1, 8, 1024);
+  add(DType::kBF16, 1, 256, 2048);
+  if (shape.name == "7b") {
+    add(DType::kF32, 1, 1, 4096);
+    add(DType::kF32, 1, 256, 512);
+  }
+  return cases;
+}
+
+}  // namespace
+
+const std::vector<ModelShape>& model_shapes() {
+  static const std::vector<ModelShape> shapes = {{"smollm2-135m", 576, 1536, 49152, 9, 3, 64},
+                                                 {"0.5b", 896, 4864, 151936, 14, 2, 64},
+                                                 {"1.5b", 1536, 8960, 151936, 12, 2, 128},
+                                                 {"7b", 3584, 18944, 152064, 28, 4, 128}};
+  return shapes;
+}
+
+std::vector<OpMaker> op_makers(const ModelShape& shape, const OpChoice& choice) {
+  std::vector<OpMaker> makers;
+  for (const Layout& layout : layouts()) {  // up, down
+    makers.push_back([=] { return matmul_ops(layout, shape.intermediate, shape.hidden, choice); });
+    makers.push_back([=] { return matmul_ops(layout, shape.hidden, shape.intermediate, choice); });
+  }
+  for (const AttentionCase& c : attention_cases(shape, choice))
+    makers.push_back([=] { return attention_ops(shape, c, choice); });
+  makers.push_back([=] { return row_ops(shape, choice); });
+  makers.push_back([=] { return sampling_ops(shape); });
+  makers.push_back([=] { return rope_ops(shape); });
+  return makers;
+}
+
+}  // namespace pagoda::bench
