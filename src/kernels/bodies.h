@@ -96,6 +96,8 @@ struct RopeBody {
   void (*rotate)(float* x, int64_t half, const float* cos, const float* sin);
 };
 
+inline constexpr int64_t kLogitsBlock = 256;  // a block's maximum costs little, and to skip it saves a lot
+
 struct LogitsBody {
   float (*max_value)(const float* x, int64_t size);                  // NaN ignored; -inf if none
   int64_t (*find_equal)(const float* x, int64_t size, float value);  // lowest index or size
@@ -104,6 +106,16 @@ struct LogitsBody {
   int64_t (*count_greater)(const float* x, int64_t size, float value);
   // Sum of exp(x - max) in double; NaN and -inf count as 0. Writes the terms to `out` unless it is null.
   double (*exp_sum)(const float* x, int64_t size, float max, float* out);
+  // max_value of each kLogitsBlock values; true if a value is NaN.
+  bool (*block_maxima)(const float* x, int64_t size, float* maxima);
+  // Appends index and value of all x[i] >= least, begin <= i < end, ascending; returns how many. `values` may
+  // be x.
+  int64_t (*select)(const float* x, int64_t begin, int64_t end, float least, int32_t* ids, float* values);
+  // out[i] = exp((x[i] - max) / temperature), 0 for NaN; `out` may be x. Returns sum_lanes of out.
+  double (*weigh)(const float* x, int64_t size, float max, float temperature, float* out);
+  // In double: lane i over the elements i mod 8 of the whole groups of 8, ascending; then the other elements,
+  // ascending, plus lane 0, 1, .. 7. The same on every tier.
+  double (*sum_lanes)(const float* x, int64_t size);
 };
 
 inline constexpr int kAttentionRows = 8;  // query rows of one tile: 2 x 8 accumulators and their operands fit

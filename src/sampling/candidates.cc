@@ -1,7 +1,7 @@
 #include "sampling/candidates.h"
 
 #include <algorithm>
-#include <array>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -26,36 +26,34 @@ size_t bucket_of(float exponent) {
   return static_cast<size_t>(std::min(-exponent * kBucketsPerUnit, kLastBucket));
 }
 
-// Eight independent sums hide the latency of the additions; their order is fixed.
-double sum_block(std::span<const float> weights) {
-  std::array<double, 8> lanes{};
-  size_t i = 0;
-  for (; i + lanes.size() <= weights.size(); i += lanes.size()) {
-    for (size_t lane = 0; lane < lanes.size(); ++lane) lanes[lane] += static_cast<double>(weights[i + lane]);
-  }
-  double sum = 0;
-  for (; i < weights.size(); ++i) sum += static_cast<double>(weights[i]);
-  return std::accumulate(lanes.begin(), lanes.end(), sum);
+// The smallest float that is not below `threshold`.
+float least_float(double threshold) {
+  const auto nearest = static_cast<float>(threshold);
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  return static_cast<double>(nearest) < threshold ? std::nextafter(nearest, kInf) : nearest;
 }
 
 }  // namespace
 
-void Candidates::collect(std::span<const float> logits, const Tempering& tempering, double threshold) {
-  logits_ = logits;
-  tempering_ = tempering;
-  ids_.clear();
-  if (threshold == -std::numeric_limits<double>::infinity()) {
-    weights_.resize(logits.size());
-    for (size_t i = 0; i < logits.size(); ++i) weights_[i] = tempering.exponent(logits[i]);
-  } else {
-    weights_.clear();
-    for (size_t i = 0; i < logits.size(); ++i) {
-      if (static_cast<double>(logits[i]) < threshold) continue;
-      ids_.push_back(static_cast<int32_t>(i));
-      weights_.push_back(tempering.exponent(logits[i]));
-    }
+void Candidates::collect(const kernels::ScannedRow& scanned, float temperature, double threshold) {
+  logits_ = scanned.row;
+  tempering_ = {scanned.max, temperature};
+  size_ = logits_.size();
+  if (weights_.size() < size_) {
+    ids_.resize(size_);
+    weights_.resize(size_);
   }
-  kernels::exp_inplace(weights_, 0.0f);
+  whole_row_ = threshold == -std::numeric_limits<double>::infinity();
+  if (!whole_row_) {
+    size_ = static_cast<size_t>(kernels::select_at_least(scanned, least_float(threshold), ids_, weights_));
+  }
+  const std::span<const float> chosen = whole_row_ ? logits_ : std::span<const float>(weights());
+  block_sums_.clear();
+  for (size_t at = 0; at < size_; at += kBlock) {
+    const size_t count = std::min(kBlock, size_ - at);
+    block_sums_.push_back(
+        kernels::weigh(chosen.subspan(at, count), tempering_, weights().subspan(at, count)));
+  }
 }
 
 bool Candidates::more_likely(int32_t a, int32_t b) const {
@@ -64,26 +62,28 @@ bool Candidates::more_likely(int32_t a, int32_t b) const {
 }
 
 double Candidates::sum_weights() {
-  block_sums_.clear();
-  double total = 0;
-  for (size_t at = 0; at < weights_.size(); at += kBlock) {
-    block_sums_.push_back(sum_block(std::span(weights_).subspan(at, std::min(kBlock, weights_.size() - at))));
-    total += block_sums_.back();
+  if (block_sums_.empty()) {
+    for (size_t at = 0; at < size_; at += kBlock) {
+      block_sums_.push_back(kernels::sum_of_weights(weights().subspan(at, std::min(kBlock, size_ - at))));
+    }
   }
-  return total;
+  return std::accumulate(block_sums_.begin(), block_sums_.end(), 0.0);
 }
 
 // Fills members_ with the candidates among which the cut lies; returns the mass of the more likely ones.
 double Candidates::list_boundary(double limit) {
   members_.clear();
-  if (weights_.size() < kHistogramMin) {
-    members_.resize(weights_.size());
+  if (size_ < kHistogramMin) {
+    members_.resize(size_);
     std::iota(members_.begin(), members_.end(), 0);
     return 0.0;
   }
   bucket_mass_.assign(static_cast<size_t>(kLastBucket) + 1, 0.0);
-  for (size_t i = 0; i < weights_.size(); ++i) {
-    bucket_mass_[bucket_of(tempering_.exponent(logit(i)))] += static_cast<double>(weights_[i]);
+  buckets_.resize(std::max(buckets_.size(), size_));
+  for (size_t i = 0; i < size_; ++i) {
+    const size_t bucket = bucket_of(tempering_.exponent(logit(i)));
+    buckets_[i] = static_cast<uint16_t>(bucket);
+    bucket_mass_[bucket] += static_cast<double>(weights_[i]);
   }
   // Empty buckets are stepped over: the cut must fall into one that has members. The first has the largest
   // logit.
@@ -96,8 +96,8 @@ double Candidates::list_boundary(double limit) {
     if (next == bucket_mass_.size() || above + bucket_mass_[b] >= limit) break;
     above += bucket_mass_[b];
   }
-  for (size_t i = 0; i < weights_.size(); ++i) {
-    if (bucket_of(tempering_.exponent(logit(i))) == boundary) members_.push_back(static_cast<int32_t>(i));
+  for (size_t i = 0; i < size_; ++i) {
+    if (buckets_[i] == boundary) members_.push_back(static_cast<int32_t>(i));
   }
   return above;
 }
@@ -124,19 +124,19 @@ int32_t Candidates::last_kept(double above, double limit) {
 // All candidates lighter than (1 - top_p) / n of the total weigh less than 1 - top_p together, so that the
 // cut lies above them. Most of a vocabulary goes in this one pass, and what follows works on a short list.
 void Candidates::drop_tail(float threshold) {
-  const bool listed = !ids_.empty();
+  block_sums_.clear();
+  if (whole_row_) {
+    size_ = static_cast<size_t>(kernels::select_at_least(weights(), threshold, ids_));
+    whole_row_ = false;
+    return;
+  }
   size_t kept = 0;
-  for (size_t i = 0; i < weights_.size(); ++i) {
+  for (size_t i = 0; i < size_; ++i) {
     if (weights_[i] < threshold) continue;
-    if (listed) {
-      ids_[kept] = ids_[i];
-    } else {
-      ids_.push_back(static_cast<int32_t>(i));
-    }
+    ids_[kept] = ids_[i];
     weights_[kept++] = weights_[i];
   }
-  ids_.resize(kept);
-  weights_.resize(kept);
+  size_ = kept;
 }
 
 void Candidates::keep_nucleus(float top_p) {
@@ -144,11 +144,11 @@ void Candidates::keep_nucleus(float top_p) {
   const double total = sum_weights(), p = static_cast<double>(top_p);
   const double limit = (p - kProbabilitySlack) * total;
   // Half of the bound leaves room for rounding: equal weights must not all fall below their own mean.
-  drop_tail(static_cast<float>(0.5 * (1.0 - p) * total / static_cast<double>(weights_.size())));
+  drop_tail(static_cast<float>(0.5 * (1.0 - p) * total / static_cast<double>(size_)));
   const double above = list_boundary(limit);
   const auto cut = static_cast<size_t>(last_kept(above, limit));
   const float cut_logit = logit(cut);
-  for (size_t i = 0; i < weights_.size(); ++i) {
+  for (size_t i = 0; i < size_; ++i) {
     const float x = logit(i);
     if (x < cut_logit || (x == cut_logit && i < cut)) weights_[i] = 0.0f;
   }
@@ -158,8 +158,8 @@ int32_t Candidates::pick(double u) {
   double target = u * sum_weights();
   size_t block = 0;
   while (block + 1 < block_sums_.size() && target >= block_sums_[block]) target -= block_sums_[block++];
-  const size_t begin = block * kBlock, end = std::min(begin + kBlock, weights_.size());
-  size_t chosen = weights_.size();
+  const size_t begin = block * kBlock, end = std::min(begin + kBlock, size_);
+  size_t chosen = size_;
   for (size_t i = begin; i < end; ++i) {
     if (weights_[i] == 0.0f) continue;
     chosen = i;
@@ -168,17 +168,17 @@ int32_t Candidates::pick(double u) {
   }
   // Rounding can step past the last weight of the row into blocks that were cut; the last one left is meant
   // then.
-  for (size_t i = begin; chosen == weights_.size(); --i) {
+  for (size_t i = begin; chosen == size_; --i) {
     if (weights_[i] != 0.0f) chosen = i;
   }
-  return ids_.empty() ? static_cast<int32_t>(chosen) : ids_[chosen];
+  return whole_row_ ? static_cast<int32_t>(chosen) : ids_[chosen];
 }
 
 void Candidates::write_distribution(std::span<float> row) {
   const double total = sum_weights();
   std::fill(row.begin(), row.end(), 0.0f);
-  for (size_t i = 0; i < weights_.size(); ++i) {
-    const size_t id = ids_.empty() ? i : static_cast<size_t>(ids_[i]);
+  for (size_t i = 0; i < size_; ++i) {
+    const size_t id = whole_row_ ? i : static_cast<size_t>(ids_[i]);
     row[id] = static_cast<float>(static_cast<double>(weights_[i]) / total);
   }
 }

@@ -89,6 +89,13 @@ void process_logits(std::span<float> logits, const SamplingParams& params, const
   apply_output_penalties(logits, params, history.output, scratch.counts);
 }
 
+bool changes_logits(const SamplingParams& params) noexcept {
+  const bool masks = !params.allowed_token_ids.empty() || !params.bad_words.empty() || params.min_tokens > 0;
+  const bool penalises = params.repetition_penalty != 1.0f || params.frequency_penalty != 0.0f ||
+                         params.presence_penalty != 0.0f;
+  return masks || penalises || !params.logit_bias.empty();
+}
+
 void sanitize(std::span<float> logits) noexcept {
   for (float& x : logits) {
     x = std::isnan(x) ? kMasked : x;

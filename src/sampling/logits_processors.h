@@ -41,6 +41,9 @@ void apply_output_penalties(std::span<float> logits, const SamplingParams& param
 void process_logits(std::span<float> logits, const SamplingParams& params, const TokenHistory& history,
                     ProcessorScratch& scratch);
 
+// False when process_logits would leave every row as it is.
+bool changes_logits(const SamplingParams& params) noexcept;
+
 // NaN becomes -inf and +inf the largest float, so that later arithmetic meets neither.
 void sanitize(std::span<float> logits) noexcept;
 

@@ -10,6 +10,7 @@
 #include "kernels/logits.h"
 #include "sampling/candidates.h"
 #include "sampling/logits_processors.h"
+#include "sampling/token_scorer.h"
 
 namespace pagoda::sampling {
 namespace {
@@ -39,10 +40,15 @@ class Sampler::Impl {
   SampledToken sample(std::span<float> logits, const SamplingParams& params, const TokenHistory& history,
                       uint32_t choice) {
     const bool wants_logprobs = params.num_logprobs != -1;
-    if (wants_logprobs) raw_.assign(logits.begin(), logits.end());
+    // Otherwise at most values that are no numbers change, and these count alike in both places.
+    const bool keeps_raw = wants_logprobs && changes_logits(params);
+    if (keeps_raw) raw_.assign(logits.begin(), logits.end());
     std::optional<int32_t> id = prepare(logits, params, history);
     if (!id) id = candidates_.pick(uniform01(params.seed, choice, history.output.size()));
-    if (wants_logprobs) return score_token(raw_, TokenId{*id}, params.num_logprobs);
+    if (wants_logprobs) {
+      return score_.score(keeps_raw ? std::span<const float>(raw_) : logits, TokenId{*id},
+                          params.num_logprobs);
+    }
     SampledToken sampled;
     sampled.token = TokenId{*id};
     return sampled;
@@ -63,32 +69,40 @@ class Sampler::Impl {
     PAGODA_CHECK(static_cast<int64_t>(logits.size()) == vocab_size_, "{} logits for a vocabulary of {}",
                  logits.size(), vocab_size_);
     process_logits(logits, params, history, scratch_);
-    const bool greedy = params.temperature < kGreedyTemperature;
-    if (!greedy) sanitize(logits);
-    const int64_t best = kernels::argmax(logits);
-    if (best < 0 || logits[static_cast<size_t>(best)] == kNegInf)
-      return fallback_token(params, logits.size());
-    if (greedy) return static_cast<int32_t>(best);
-    const Tempering tempering{logits[static_cast<size_t>(best)], params.temperature};
-    candidates_.collect(logits, tempering, threshold(logits, params, tempering));
+    if (params.temperature < kGreedyTemperature) {
+      const int64_t best = kernels::argmax(logits);
+      const bool none = best < 0 || logits[static_cast<size_t>(best)] == kNegInf;
+      return none ? fallback_token(params, logits.size()) : static_cast<int32_t>(best);
+    }
+    const kernels::ScannedRow scanned = scan_finite(logits);
+    if (scanned.max == kNegInf) return fallback_token(params, logits.size());
+    candidates_.collect(scanned, params.temperature, threshold(scanned, params));
     candidates_.keep_nucleus(params.top_p);
     return std::nullopt;
   }
 
+  kernels::ScannedRow scan_finite(std::span<float> logits) {
+    maxima_.resize(kernels::num_logits_blocks(logits.size()));
+    const kernels::ScannedRow scanned = kernels::scan(logits, maxima_);
+    if (!scanned.has_nan && scanned.max < std::numeric_limits<float>::infinity()) return scanned;
+    sanitize(logits);
+    return kernels::scan(logits, maxima_);
+  }
+
   // min_p and top_k keep what lies above a logit, ties included, so that both are one comparison. The logits
   // are compared before the division by the temperature, which could round two of them together.
-  double threshold(std::span<const float> logits, const SamplingParams& params, const Tempering& tempering) {
+  double threshold(const kernels::ScannedRow& scanned, const SamplingParams& params) {
     double lowest = -std::numeric_limits<double>::infinity();
     if (params.min_p > 0.0f) {
       const double exponent = std::log(static_cast<double>(params.min_p)) - kProbabilitySlack;
-      lowest = static_cast<double>(tempering.max) + static_cast<double>(tempering.temperature) * exponent;
+      lowest = static_cast<double>(scanned.max) + static_cast<double>(params.temperature) * exponent;
     }
     if (params.top_k <= 0 || params.top_k >= vocab_size_) return lowest;
-    if (params.top_k == 1) return std::max(lowest, static_cast<double>(tempering.max));
+    if (params.top_k == 1) return std::max(lowest, static_cast<double>(scanned.max));
     const auto k = static_cast<size_t>(params.top_k);
     top_ids_.resize(k);
     top_values_.resize(k);
-    const int64_t found = kernels::top_k(logits, params.top_k, top_ids_, top_values_);
+    const int64_t found = kernels::top_k(scanned, params.top_k, top_ids_, top_values_);
     if (found < params.top_k) return lowest;
     return std::max(lowest, static_cast<double>(top_values_[k - 1]));
   }
@@ -96,7 +110,9 @@ class Sampler::Impl {
   int64_t vocab_size_;
   ProcessorScratch scratch_;
   Candidates candidates_;
+  TokenScorer score_;
   std::vector<float> raw_;
+  std::vector<float> maxima_;
   std::vector<int32_t> top_ids_;
   std::vector<float> top_values_;
 };

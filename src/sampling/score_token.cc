@@ -1,56 +1,55 @@
 #include <algorithm>
-#include <cmath>
 #include <limits>
-#include <vector>
 
 #include "base/check.h"
-#include "kernels/logits.h"
 #include "sampling/logits_processors.h"
 #include "sampling/sampler.h"
+#include "sampling/token_scorer.h"
 
 namespace pagoda::sampling {
 namespace {
 
-constexpr float kNegInf = -std::numeric_limits<float>::infinity();
+constexpr float kInf = std::numeric_limits<float>::infinity();
 
 // A row without any finite logit gives -inf to all of its tokens instead of NaN.
 float logprob(float logit, double log_sum) {
-  return logit == kNegInf ? kNegInf : static_cast<float>(static_cast<double>(logit) - log_sum);
-}
-
-SampledToken score_finite(std::span<const float> logits, TokenId token, size_t k, double log_sum) {
-  SampledToken scored;
-  scored.token = token;
-  const float logit = logits[static_cast<size_t>(token.value)];
-  scored.logprob = logprob(logit, log_sum);
-  scored.rank = kernels::count_greater(logits, logit) + 1;
-  if (k == 0) return scored;
-  std::vector<int32_t> ids(k);
-  std::vector<float> values(k);
-  const int64_t found = kernels::top_k(logits, static_cast<int64_t>(k), ids, values);
-  scored.top.reserve(static_cast<size_t>(found));
-  for (size_t i = 0; i < static_cast<size_t>(found); ++i) {
-    scored.top.push_back({TokenId{ids[i]}, logprob(values[i], log_sum)});
-  }
-  return scored;
+  return logit == -kInf ? -kInf : static_cast<float>(static_cast<double>(logit) - log_sum);
 }
 
 }  // namespace
 
-SampledToken score_token(std::span<const float> logits, TokenId token, int k) {
+SampledToken TokenScorer::score_finite(const kernels::ScannedRow& scanned, TokenId token, size_t k) {
+  const double log_sum = kernels::log_sum_exp(scanned);
+  SampledToken scored;
+  scored.token = token;
+  const float logit = scanned.row[static_cast<size_t>(token.value)];
+  scored.logprob = logprob(logit, log_sum);
+  scored.rank = kernels::count_greater(scanned, logit) + 1;
+  if (k == 0) return scored;
+  ids_.resize(std::max(ids_.size(), k));
+  values_.resize(std::max(values_.size(), k));
+  const auto found = static_cast<size_t>(kernels::top_k(scanned, static_cast<int64_t>(k), ids_, values_));
+  scored.top.reserve(found);
+  for (size_t i = 0; i < found; ++i) scored.top.push_back({TokenId{ids_[i]}, logprob(values_[i], log_sum)});
+  return scored;
+}
+
+SampledToken TokenScorer::score(std::span<const float> logits, TokenId token, int k) {
   PAGODA_CHECK(token.value >= 0 && static_cast<size_t>(token.value) < logits.size(),
                "token {} is outside the {} logits", token.value, logits.size());
   const size_t wanted =
       k == kAllLogprobs ? logits.size() : std::min(static_cast<size_t>(std::max(k, 0)), logits.size());
-  const bool has_nan = std::any_of(logits.begin(), logits.end(), [](float x) { return std::isnan(x); });
-  const double log_sum = has_nan ? 0.0 : kernels::log_sum_exp(logits);
-  if (!has_nan && log_sum < std::numeric_limits<double>::infinity()) {
-    return score_finite(logits, token, wanted, log_sum);
-  }
+  maxima_.resize(kernels::num_logits_blocks(logits.size()));
+  const kernels::ScannedRow scanned = kernels::scan(logits, maxima_);
+  if (!scanned.has_nan && scanned.max < kInf) return score_finite(scanned, token, wanted);
   // Broken logits are rare, so that only they pay for a copy.
-  std::vector<float> cleaned(logits.begin(), logits.end());
-  sanitize(cleaned);
-  return score_finite(cleaned, token, wanted, kernels::log_sum_exp(cleaned));
+  cleaned_.assign(logits.begin(), logits.end());
+  sanitize(cleaned_);
+  return score_finite(kernels::scan(cleaned_, maxima_), token, wanted);
+}
+
+SampledToken score_token(std::span<const float> logits, TokenId token, int k) {
+  return TokenScorer().score(logits, token, k);
 }
 
 }  // namespace pagoda::sampling

@@ -121,6 +121,79 @@ TEST_P(LogitsTest, ExpIsAccurateOverItsRange) {
   RecordProperty("worst_relative_error_1e9", std::to_string(worst * 1e9));
 }
 
+TEST_P(LogitsTest, AScannedRowAnswersAsTheRowItself) {
+  for (const auto& row : rows()) {
+    std::vector<float> maxima(num_logits_blocks(row.size()) + 1, 77.0f);
+    const ScannedRow scanned = scan(row, maxima);
+    EXPECT_EQ(scanned.has_nan, std::ranges::any_of(row, [](float x) { return std::isnan(x); }));
+    const int64_t best = argmax(row);
+    EXPECT_EQ(scanned.max, best < 0 ? -kInf : row[static_cast<size_t>(best)]);
+    EXPECT_EQ(maxima.back(), 77.0f);
+    EXPECT_EQ(log_sum_exp(scanned), log_sum_exp(row));
+    for (const float value : {-kInf, -1.0f, 0.0f, 2.0f, 3.9f, kInf, kNan}) {
+      EXPECT_EQ(count_greater(scanned, value), count_greater(row, value));
+    }
+    for (const size_t k : {size_t{0}, size_t{1}, size_t{40}, size_t{700}, row.size()}) {
+      if (k > row.size()) continue;
+      std::vector<int32_t> ids(k), expected_ids(k);
+      std::vector<float> values(k), expected_values(k);
+      const int64_t count = top_k(row, static_cast<int64_t>(k), expected_ids, expected_values);
+      ASSERT_EQ(top_k(scanned, static_cast<int64_t>(k), ids, values), count);
+      EXPECT_EQ(ids, expected_ids) << row.size() << " k " << k;
+    }
+  }
+}
+
+TEST_P(LogitsTest, SelectAtLeastFindsAllInOrder) {
+  for (const auto& row : rows()) {
+    std::vector<float> maxima(num_logits_blocks(row.size()));
+    const ScannedRow scanned = scan(row, maxima);
+    for (const float least : {-kInf, -2.0f, 0.0f, 3.0f, 9.99f, kInf}) {
+      std::vector<int32_t> expected, ids(row.size()), ids_in_place(row.size());
+      for (size_t i = 0; i < row.size(); ++i) {
+        if (row[i] >= least) expected.push_back(static_cast<int32_t>(i));
+      }
+      std::vector<float> values(row.size()), in_place = row;
+      const int64_t count = select_at_least(scanned, least, ids, values);
+      ASSERT_EQ(count, std::ssize(expected)) << row.size();
+      ASSERT_EQ(select_at_least(in_place, least, ids_in_place), count);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        ASSERT_EQ(ids[i], expected[i]);
+        ASSERT_EQ(ids_in_place[i], expected[i]);
+        ASSERT_EQ(values[i], row[static_cast<size_t>(ids[i])]);
+        ASSERT_EQ(in_place[i], values[i]);
+      }
+    }
+  }
+}
+
+// The sums of the weights decide which token is drawn, so that their order is part of the contract.
+TEST_P(LogitsTest, WeighIsExpOfTheTemperedLogitAndSumsInTheStatedOrder) {
+  for (const size_t n : {0, 1, 7, 8, 9, 15, 16, 17, 23, 24, 31, 33, 511, 512}) {
+    std::vector<float> row = random_floats(n, -30, 4, n + 1);
+    if (n > 3) row[2] = -kInf;
+    for (const float temperature : {1.0f, 0.7f, 1e-5f}) {
+      const Tempering tempering{4.0f, temperature};
+      std::vector<float> exponents, expected, out(n + 1, 5.0f), in_place = row;
+      for (const float x : row) exponents.push_back((x - 4.0f) / temperature);
+      expected = exponents;
+      exp_inplace(expected, 0.0f);
+      const double sum = weigh(row, tempering, out);
+      EXPECT_EQ(weigh(in_place, tempering, in_place), sum);
+      EXPECT_EQ(out.back(), 5.0f);
+      out.pop_back();
+      EXPECT_EQ(out, expected) << n;
+      EXPECT_EQ(in_place, expected);
+      double lanes[8] = {}, ordered = 0;
+      for (size_t i = 0; i < n / 8 * 8; ++i) lanes[i % 8] += static_cast<double>(out[i]);
+      for (size_t i = n / 8 * 8; i < n; ++i) ordered += static_cast<double>(out[i]);
+      for (const double lane : lanes) ordered += lane;
+      EXPECT_EQ(sum, ordered) << n;
+      EXPECT_EQ(sum_of_weights(out), ordered);
+    }
+  }
+}
+
 PAGODA_PER_ISA(LogitsTest);
 
 TEST(LogitsDeathTest, TopKChecksItsRoom) {

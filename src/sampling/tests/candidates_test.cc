@@ -18,6 +18,12 @@ float max_of(const std::vector<float>& row) {
   return *std::max_element(row.begin(), row.end());
 }
 
+// The scan is needed by collect() alone.
+void collect(Candidates& candidates, const std::vector<float>& row, float temperature, double threshold) {
+  std::vector<float> maxima(kernels::num_logits_blocks(row.size()));
+  candidates.collect(kernels::scan(row, maxima), temperature, threshold);
+}
+
 // Ids that stay, by the definition: a sort of everything and ascending sums in double.
 std::vector<int32_t> sorted_nucleus(const std::vector<float>& row, float temperature, double top_p) {
   std::vector<int32_t> order(row.size());
@@ -67,7 +73,7 @@ TEST(CandidatesTest, NucleusEqualsTheFullSort) {
     for (const float width : {0.01f, 1.0f, 4.0f}) {
       for (const float top_p : {0.013f, 0.5f, 0.9f, 0.997f}) {
         const std::vector<float> row = bell(n, 11 * n, width, 6);
-        candidates.collect(row, {max_of(row), 0.8f}, kAll);
+        collect(candidates, row, 0.8f, kAll);
         candidates.keep_nucleus(top_p);
         const auto got = support(candidates, n);
         const auto want = sorted_nucleus(row, 0.8f, static_cast<double>(top_p));
@@ -89,7 +95,7 @@ TEST(CandidatesTest, HalvesAndQuartersAreCutOnTheirBoundaries) {
                                                        {0.875f, 3}, {0.88f, 4}, {1.0f, 4},  {1e-9f, 1}};
   for (const auto& [top_p, kept] : cases) {
     Candidates candidates;
-    candidates.collect(row, {max_of(row), 1.0f}, kAll);
+    collect(candidates, row, 1.0f, kAll);
     candidates.keep_nucleus(top_p);
     EXPECT_EQ(support(candidates, row.size()).size(), kept) << top_p;
   }
@@ -105,7 +111,7 @@ TEST(CandidatesTest, HalvesAndQuartersAreCutAlikeInALargeVocabulary) {
       {0.5f, 1}, {0.6f, 2}, {0.75f, 2}, {0.76f, 3}, {0.88f, 4}};
   for (const auto& [top_p, kept] : cases) {
     Candidates candidates;
-    candidates.collect(row, {max_of(row), 1.0f}, kAll);
+    collect(candidates, row, 1.0f, kAll);
     candidates.keep_nucleus(top_p);
     EXPECT_EQ(support(candidates, row.size()).size(), kept) << top_p;
   }
@@ -115,7 +121,7 @@ TEST(CandidatesTest, AmongEqualLogitsTheHigherIdsStay) {
   for (const size_t n : {8u, 4096u}) {
     const std::vector<float> row(n, 1.5f);
     Candidates candidates;
-    candidates.collect(row, {1.5f, 1.0f}, kAll);
+    collect(candidates, row, 1.0f, kAll);
     candidates.keep_nucleus(0.25f);
     const auto kept = support(candidates, n);
     EXPECT_EQ(kept.size(), n / 4);
@@ -127,7 +133,7 @@ TEST(CandidatesTest, ATinyTopPLeavesOneOfEqualLogits) {
   for (const size_t n : {1u, 3u, 8u, 1000u, 4097u, 50000u}) {
     Candidates candidates;
     const std::vector<float> row(n, -3.0f);
-    candidates.collect(row, {-3.0f, 0.7f}, kAll);
+    collect(candidates, row, 0.7f, kAll);
     candidates.keep_nucleus(1e-9f);
     EXPECT_EQ(support(candidates, n), std::vector<int32_t>{static_cast<int32_t>(n) - 1});
   }
@@ -136,16 +142,48 @@ TEST(CandidatesTest, ATinyTopPLeavesOneOfEqualLogits) {
 TEST(CandidatesTest, ThresholdKeepsTies) {
   const std::vector<float> row = {1, 3, 3, -2, 3, 0};
   Candidates candidates;
-  candidates.collect(row, {3.0f, 1.0f}, 3.0);
+  collect(candidates, row, 1.0f, 3.0);
   EXPECT_EQ(candidates.size(), 3u);
   EXPECT_EQ(support(candidates, row.size()), (std::vector<int32_t>{1, 2, 4}));
+}
+
+// Scratch that a larger row left behind must not show.
+TEST(CandidatesTest, RowsOfAllKindsMayFollowEachOther) {
+  Candidates reused;
+  for (const size_t n : {5000u, 37u, 3000u, 600u}) {
+    for (const double threshold : {kAll, -0.5, 2.0}) {
+      for (const float top_p : {1.0f, 0.8f}) {
+        const std::vector<float> row = bell(n, n, 1.5f, 4);
+        Candidates fresh;
+        collect(fresh, row, 0.9f, threshold);
+        collect(reused, row, 0.9f, threshold);
+        fresh.keep_nucleus(top_p);
+        reused.keep_nucleus(top_p);
+        std::vector<float> a(n), b(n);
+        fresh.write_distribution(a);
+        reused.write_distribution(b);
+        EXPECT_EQ(a, b) << n << " " << threshold << " " << top_p;
+        EXPECT_EQ(fresh.pick(0.37), reused.pick(0.37));
+      }
+    }
+  }
+}
+
+TEST(CandidatesTest, AThresholdBetweenTwoFloatsIsNotRoundedDown) {
+  const float x = 2.0f, below = std::nextafter(x, 0.0f);
+  const std::vector<float> row = {below, x, 1.0f};
+  Candidates candidates;
+  collect(candidates, row, 1.0f, (static_cast<double>(x) + static_cast<double>(below)) / 2 + 1e-12);
+  EXPECT_EQ(support(candidates, 3), std::vector<int32_t>{1});
+  collect(candidates, row, 1.0f, static_cast<double>(below));
+  EXPECT_EQ(support(candidates, 3), (std::vector<int32_t>{0, 1}));
 }
 
 TEST(CandidatesTest, PickInvertsTheCumulativeDistribution) {
   // Weights 1, 1/2, 1/4, 1/4 at ids 1, 3, 0, 2: cumulative over ascending ids .125, .625, .75, 1.
   const std::vector<float> row = {std::log(0.125f), std::log(0.5f), std::log(0.125f), std::log(0.25f)};
   Candidates candidates;
-  candidates.collect(row, {max_of(row), 1.0f}, kAll);
+  collect(candidates, row, 1.0f, kAll);
   EXPECT_EQ(candidates.pick(1e-12), 0);
   EXPECT_EQ(candidates.pick(0.12), 0);
   EXPECT_EQ(candidates.pick(0.13), 1);
@@ -159,7 +197,7 @@ TEST(CandidatesTest, PickInvertsTheCumulativeDistribution) {
 TEST(CandidatesTest, PickAgreesWithOneLongSumOverManyBlocks) {
   const std::vector<float> row = bell(5000, 3, 1.0f, 0);
   Candidates candidates;
-  candidates.collect(row, {max_of(row), 1.0f}, kAll);
+  collect(candidates, row, 1.0f, kAll);
   candidates.keep_nucleus(0.7f);
   std::vector<float> probabilities(row.size());
   candidates.write_distribution(probabilities);
@@ -178,7 +216,7 @@ TEST(CandidatesTest, PickNeverReturnsACutToken) {
   std::vector<float> row(3000, -std::numeric_limits<float>::infinity());
   row[600] = 1.0f;
   Candidates candidates;
-  candidates.collect(row, {1.0f, 1.0f}, kAll);
+  collect(candidates, row, 1.0f, kAll);
   for (const double u : {1e-300, 0.3, 1.0 - 0x1p-53, 1.0}) EXPECT_EQ(candidates.pick(u), 600) << u;
 }
 
