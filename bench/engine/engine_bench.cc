@@ -173,11 +173,17 @@ Json bench_prefill(Driver& driver, const Options& options, const ModelCost& cost
   return rows;
 }
 
+struct DecodePoint {
+  int batch = 1;
+  int64_t context = 0;
+};
+
 // A decode step and the memory bandwidth just before it, `rounds` times: both change with what the machine's
 // other guests do, so the share is taken round by round.
-Json decode_point(Driver& driver, const Options& options, const ModelCost& cost, Machine& machine, int batch,
-                  int64_t context) {
+Json decode_point(Driver& driver, const Options& options, const ModelCost& cost, Machine& machine,
+                  DecodePoint point) {
   constexpr int kPasses = 8;
+  const auto [batch, context] = point;
   std::vector<double> seconds, shares, weight_shares, bandwidths;
   for (int round = 0; round < options.rounds; ++round) {
     const double bandwidth = machine.reader.measure(machine.pool, kPasses).median;
@@ -215,7 +221,7 @@ Json bench_decode(Driver& driver, const Options& options, const ModelCost& cost,
                    options.max_batch_tokens);
         continue;
       }
-      rows.push_back(decode_point(driver, options, cost, machine, batch, context));
+      rows.push_back(decode_point(driver, options, cost, machine, {batch, context}));
     }
   }
   return rows;

@@ -80,58 +80,91 @@ std::vector<Layout> layouts() {
   return {{"w4 g32", w4}, {"w4 g32 offsets", w4_offsets}, {"w8 g32", w8}, {"bf16", bf16}};
 }
 
-std::string form_name(ActivationForm form) {
-  switch (form) {
-    case ActivationForm::kInt8:
+// What a row of activations is converted to: the precision of coded layouts is chosen group by group.
+enum class Precision : uint8_t { kInt8, kInt16, kMixed, kBF16 };
+
+constexpr int64_t kMixedWideEvery = 8;  // of kMixed: each eighth group has 16 bits
+
+const char* precision_name(Precision precision) {
+  switch (precision) {
+    case Precision::kInt8:
       return "int8";
-    case ActivationForm::kInt16:
+    case Precision::kInt16:
       return "int16";
-    case ActivationForm::kBF16:
-      return "bf16";
-    case ActivationForm::kF32:
+    case Precision::kMixed:
+      return "mixed";
+    case Precision::kBF16:
       break;
   }
-  return "f32";
+  return "bf16";
 }
 
-Unit unit_of(ActivationForm form) {
-  return kernels::is_coded(form) ? Unit::kInt8 : form == ActivationForm::kBF16 ? Unit::kBF16 : Unit::kF32;
+// int8 products for each weight; a wide group is multiplied twice.
+double products_each(Precision precision) {
+  if (precision == Precision::kInt16) return 2;
+  return precision == Precision::kMixed ? 1 + 1.0 / static_cast<double>(kMixedWideEvery) : 1;
 }
+
+kernels::WideGroups wide_groups(Precision precision, int64_t depth) {
+  std::vector<uint8_t> flags(static_cast<size_t>(depth / kernels::kActivationGroup));
+  for (size_t group = 0; group < flags.size(); ++group) {
+    const bool mixed = precision == Precision::kMixed && group % kMixedWideEvery == 0;
+    flags[group] = precision == Precision::kInt16 || mixed ? 1 : 0;
+  }
+  return kernels::WideGroups(std::move(flags));
+}
+
+// Activations of one precision, and what they need to stay valid.
+struct ConvertedRows {
+  ConvertedRows(Precision precision, int64_t rows, int64_t depth)
+      : wide(wide_groups(precision, depth)), buffer(rows, depth) {
+    spec.form = precision == Precision::kBF16 ? ActivationForm::kBF16 : ActivationForm::kCoded;
+    if (spec.form == ActivationForm::kCoded) spec.wide = &wide;
+  }
+  ConvertedRows(const ConvertedRows&) = delete;
+  ConvertedRows& operator=(const ConvertedRows&) = delete;
+  kernels::WideGroups wide;
+  kernels::ActivationSpec spec;
+  ActivationBuffer buffer;
+};
 
 std::vector<int64_t> row_counts(const OpChoice& choice) {
   if (choice.quick) return {1, 4, 16, 256};
   return {1, 2, 4, 8, 16, 64, 256};
 }
 
-// Activations of one form, and where results go.
 struct MatmulState {
-  MatmulState(int64_t rows, int64_t depth, int64_t padded_rows)
-      : in(rows, depth), out(static_cast<size_t>(rows * padded_rows) * sizeof(float)), stride(padded_rows) {}
-  ActivationBuffer in;
+  MatmulState(Precision precision, int64_t rows, const PackedWeight& weight)
+      : in(precision, rows, weight.depth()),
+        out(static_cast<size_t>(rows * weight.padded_rows()) * sizeof(float)),
+        stride(weight.padded_rows()) {}
+  ConvertedRows in;
   AlignedBuffer out;
   int64_t stride;
 };
 
 Op matmul_op(const std::string& name, std::shared_ptr<const std::vector<PackedWeight>> weights, int64_t rows,
-             ActivationForm form) {
+             Precision precision) {
   const PackedWeight& first = weights->front();
-  auto state = std::make_shared<MatmulState>(rows, first.depth(), first.padded_rows());
+  auto state = std::make_shared<MatmulState>(precision, rows, first);
   const std::vector<float> x = random_floats(rows * first.depth(), 9);
   ComputePool alone(1);
-  kernels::convert_activations(x.data(), rows, first.depth(), first.depth(), form, state->in, alone);
+  kernels::convert_activations({x.data(), rows, first.depth(), first.depth()}, state->in.spec,
+                               state->in.buffer, alone);
   Op op;
   op.group = "matmul";
-  op.name = fmt::format("matmul {} {} {}x{} M{}", name, form_name(form), first.rows(), first.depth(), rows);
+  op.name = fmt::format("matmul {} {} {}x{} M{}", name, precision_name(precision), first.rows(),
+                        first.depth(), rows);
   op.operations = 2.0 * static_cast<double>(first.rows() * first.depth() * rows);
-  op.executed = op.operations * (form == ActivationForm::kInt16 ? 2 : 1);
-  op.unit = unit_of(form);
+  op.executed = op.operations * products_each(precision);
+  op.unit = precision == Precision::kBF16 ? Unit::kBF16 : Unit::kInt8;
   op.bytes = static_cast<double>(first.bytes());
   op.call = [weights, state](int i, ComputePool& pool) {
     kernels::MatmulJob job;
     job.weight = &(*weights)[static_cast<size_t>(i) % weights->size()];
     job.out = state->out.as<float>();
     job.out_stride = state->stride;
-    kernels::matmul(state->in.view(), {&job, 1}, pool);
+    kernels::matmul(state->in.buffer.view(), {&job, 1}, pool);
   };
   return op;
 }
@@ -141,11 +174,12 @@ std::vector<Op> matmul_ops(const Layout& layout, int64_t rows, int64_t depth, co
   spec.rows = rows;
   spec.depth = depth;
   auto weights = std::make_shared<const std::vector<PackedWeight>>(make_weights(spec));
-  std::vector<ActivationForm> forms{kernels::activation_form(spec.layout)};
-  if (kernels::is_coded(forms[0])) forms.push_back(ActivationForm::kInt16);
+  std::vector<Precision> precisions{Precision::kInt8, Precision::kInt16};
+  if (spec.has_offsets) precisions.push_back(Precision::kMixed);
+  if (spec.layout == WeightLayout::kBF16) precisions = {Precision::kBF16};
   std::vector<Op> ops;
-  for (const ActivationForm form : forms) {
-    for (const int64_t m : row_counts(choice)) ops.push_back(matmul_op(layout.name, weights, m, form));
+  for (const Precision precision : precisions) {
+    for (const int64_t m : row_counts(choice)) ops.push_back(matmul_op(layout.name, weights, m, precision));
   }
   return ops;
 }
@@ -215,9 +249,11 @@ std::vector<Op> attention_ops(const ModelShape& shape, const AttentionCase& c, c
   op.unit = c.dtype == DType::kBF16 ? Unit::kBF16 : Unit::kF32;
   op.bytes = static_cast<double>(state->layer_bytes);
   op.call = [state](int i, ComputePool& pool) {
-    kernels::attention(state->q.data(), state->q_row, state->sequences,
-                       state->storage.layer(i % state->layers), state->params, state->out.data(),
-                       state->q_row, state->scratch, pool);
+    const int64_t rows = state->sequences.back().first_token + state->sequences.back().num_tokens;
+    const kernels::ConstRowsView q(state->q.data(), rows, state->q_row, state->q_row);
+    const kernels::RowsView out{state->out.data(), rows, state->q_row, state->q_row};
+    kernels::attention({q, state->sequences, state->storage.layer(i % state->layers)}, state->params, out,
+                       state->scratch, pool);
   };
   Op write;
   write.group = "kv";
@@ -227,68 +263,69 @@ std::vector<Op> attention_ops(const ModelShape& shape, const AttentionCase& c, c
   write.bytes = rows * static_cast<double>(state->kv_row) * 2 * (sizeof(float) + width);
   write.source = Source::kL2;
   write.call = [state](int i, ComputePool& pool) {
-    kernels::write_kv(state->kv.data(), state->kv.data(), state->kv_row, state->sequences,
-                      state->storage.layer(i % state->layers), pool);
+    const auto count = static_cast<int64_t>(state->kv.size()) / state->kv_row;
+    const kernels::ConstRowsView kv(state->kv.data(), count, state->kv_row, state->kv_row);
+    kernels::write_kv(kv, kv, state->sequences, state->storage.layer(i % state->layers), pool);
   };
   return {op, write};
 }
 
 // Bytes that one row of activations takes.
-double form_bytes(ActivationForm form, int64_t columns) {
+double row_bytes(Precision precision, int64_t columns) {
   const auto n = static_cast<double>(columns);
-  switch (form) {
-    case ActivationForm::kInt8:
-      return n * (1 + 8.0 / 32 + 4.0 / 16);  // code, scale and scaled sum per 32, sum per 16
-    case ActivationForm::kInt16:
-      return n * (2 + 8.0 / 32 + 4.0 / 16);
-    case ActivationForm::kBF16:
-      return n * 2;
-    case ActivationForm::kF32:
-      break;
-  }
-  return n * 4;
+  if (precision == Precision::kBF16) return n * 2;
+  return n * (products_each(precision) + 8.0 / 32 + 4.0 / 16);  // codes; scales and sums
 }
 
 struct RowsState {
-  RowsState(int64_t rows, int64_t columns, int inputs)
-      : x(random_floats(rows * columns * inputs, 3)), weight(random_floats(columns, 4)), out(rows, columns) {}
+  RowsState(Precision precision, int64_t rows, int64_t columns, int inputs)
+      : x(random_floats(rows * columns * inputs, 3)),
+        weight(random_floats(columns, 4)),
+        out(precision, rows, columns) {}
   std::vector<float> x, weight;
-  ActivationBuffer out;
+  ConvertedRows out;
 };
 
-Op row_op(const std::string& op_name, ActivationForm form, int64_t rows, int64_t columns, int inputs) {
+Op row_op(const std::string& op_name, Precision precision, int64_t rows, int64_t columns, int inputs) {
   Op op;
   op.group = "rows";
-  op.name = fmt::format("{} {} {} M{}", op_name, form_name(form), columns, rows);
+  op.name = fmt::format("{} {} {} M{}", op_name, precision_name(precision), columns, rows);
   op.bytes = static_cast<double>(rows) *
-             (form_bytes(form, columns) + static_cast<double>(columns) * inputs * sizeof(float));
+             (row_bytes(precision, columns) + static_cast<double>(columns) * inputs * sizeof(float));
   op.source = Source::kL2;
   return op;
 }
 
+// The passes between two matmuls, each ending in the form that the next one multiplies with.
+std::vector<Op> row_ops_of(const ModelShape& shape, Precision precision, int64_t rows) {
+  Op norm = row_op("norm", precision, rows, shape.hidden, 1);
+  Op quantise = row_op("quantise", precision, rows, shape.hidden, 1);
+  Op gate = row_op("gate", precision, rows, shape.intermediate, 2);
+  auto state = std::make_shared<RowsState>(precision, rows, shape.hidden, 1);
+  norm.call = [state, rows, size = shape.hidden](int, ComputePool& pool) {
+    kernels::rms_norm_convert({state->x.data(), rows, size, size}, {state->weight.data(), kEpsilon},
+                              state->out.spec, state->out.buffer, pool);
+  };
+  quantise.call = [state, rows, size = shape.hidden](int, ComputePool& pool) {
+    kernels::convert_activations({state->x.data(), rows, size, size}, state->out.spec, state->out.buffer,
+                                 pool);
+  };
+  auto gate_state = std::make_shared<RowsState>(precision, rows, shape.intermediate, 2);
+  gate.call = [state = gate_state, rows, size = shape.intermediate](int, ComputePool& pool) {
+    const float* x = state->x.data();
+    const kernels::GateAndUp both{{x, rows, size, 2 * size}, {x + size, rows, size, 2 * size}};
+    kernels::gated_activation_convert(kernels::GatedActivation::kSilu, both, state->out.spec,
+                                      state->out.buffer, pool);
+  };
+  return {norm, gate, quantise};
+}
+
 std::vector<Op> row_ops(const ModelShape& shape, const OpChoice& choice) {
   std::vector<Op> ops;
-  for (const ActivationForm form : {ActivationForm::kInt8, ActivationForm::kInt16, ActivationForm::kBF16}) {
+  for (const Precision precision : {Precision::kInt8, Precision::kInt16, Precision::kBF16}) {
     for (const int64_t rows :
          choice.quick ? std::vector<int64_t>{1, 256} : std::vector<int64_t>{1, 16, 256}) {
-      Op norm = row_op("norm", form, rows, shape.hidden, 1);
-      auto norm_state = std::make_shared<RowsState>(rows, shape.hidden, 1);
-      norm.call = [norm_state, rows, form, size = shape.hidden](int, ComputePool& pool) {
-        kernels::rms_norm_convert(norm_state->x.data(), size, norm_state->weight.data(), kEpsilon, rows, size,
-                                  form, norm_state->out, pool);
-      };
-      Op gate = row_op("gate", form, rows, shape.intermediate, 2);
-      auto gate_state = std::make_shared<RowsState>(rows, shape.intermediate, 2);
-      gate.call = [gate_state, rows, form, size = shape.intermediate](int, ComputePool& pool) {
-        const float* x = gate_state->x.data();
-        kernels::gated_activation_convert(kernels::GatedActivation::kSilu, x, x + size, 2 * size, rows, size,
-                                          form, gate_state->out, pool);
-      };
-      Op quantise = row_op("quantise", form, rows, shape.hidden, 1);
-      quantise.call = [norm_state, rows, form, size = shape.hidden](int, ComputePool& pool) {
-        kernels::convert_activations(norm_state->x.data(), rows, size, size, form, norm_state->out, pool);
-      };
-      ops.insert(ops.end(), {norm, gate, quantise});
+      for (Op& op : row_ops_of(shape, precision, rows)) ops.push_back(std::move(op));
     }
   }
   return ops;
@@ -321,9 +358,8 @@ std::vector<Op> sampling_ops(const ModelShape& shape) {
                      static_cast<double>(kernels::top_k(state->logits, 40, state->ids, state->values));
                }),
           make("log_sum_exp", 4, [state] { state->result = kernels::log_sum_exp(state->logits); }),
-          make("exp_inplace", 8, [state] {
-            std::copy(state->logits.begin(), state->logits.end(), state->scratch.begin());
-            state->result = kernels::exp_inplace(state->scratch, 1.0f);
+          make("weigh", 8, [state] {
+            state->result = kernels::weigh(state->logits, {1.0f, 0.8f}, state->scratch);
           })};
 }
 

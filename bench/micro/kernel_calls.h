@@ -18,7 +18,7 @@ struct Op {
   std::string group;      // "matmul", "attention", ...
   std::string name;       // unique and stable: what `compare` matches by
   double operations = 0;  // as the result needs them: 2 M N K
-  double executed = 0;    // as the unit counts them: twice as many for two int8 planes
+  double executed = 0;    // as the unit counts them: two int8 products for 16 bits
   Unit unit = Unit::kNone;
   double bytes = 0;  // read and written, at the least
   Source source = Source::kMemory;

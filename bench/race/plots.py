@@ -13,6 +13,10 @@ def text(x, y, content, **attributes):
     return f"<text x='{x:.1f}' y='{y:.1f}'{extra}>{escape(content)}</text>"
 
 
+def aim_mark(x, y):
+    return f"<path d='M{x:.1f} {y}v{BAR}' stroke='#111827' stroke-width='2.5'/>"
+
+
 def ratio_label(value):
     return f"{value:.0f}x" if value >= 10 else f"{value:.1f}x"
 
@@ -45,7 +49,8 @@ def ratios(rows, title):
     values = [row[field] for found in usable.values() for row in found.values() for field in ("ratio", "aim")
               if row[field]]
     axis = Axis(values)
-    bottom = TOP + sum(BAR * sum(workload in found for found in usable.values()) + GAP for workload in workloads)
+    num_bars = sum(len(found) for found in usable.values())
+    bottom = TOP + BAR * num_bars + GAP * len(workloads)
     height = bottom + 34
     parts = [f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {height}' {STYLE}>",
              f"<rect width='{WIDTH}' height='{height}' rx='8' fill='#ffffff'/>",
@@ -55,7 +60,7 @@ def ratios(rows, title):
         parts.append(f"<rect x='{x}' y='40' width='12' height='12' fill='{COLOURS[index % len(COLOURS)]}'/>")
         parts.append(text(x + 18, 51, short(model)))
         x += 30 + 7.4 * len(short(model))
-    parts.append(f"<path d='M{x + 6:.1f} 38v16' stroke='#111827' stroke-width='2.5'/>" + text(x + 14, 51, "aim"))
+    parts += [aim_mark(x + 6, 38), text(x + 14, 51, "aim")]
     for tick in axis.ticks():
         colour = "#6b7280" if tick == 1 else "#e5e7eb"
         parts.append(f"<path d='M{axis.x(tick):.1f} {TOP - 8}V{bottom}' stroke='{colour}'/>")
@@ -67,14 +72,15 @@ def ratios(rows, title):
 def bars(usable, workloads, axis):
     parts, y = [], TOP
     for workload in workloads:
-        models = [(index, found[workload]) for index, found in enumerate(usable.values()) if workload in found]
+        models = [(index, found[workload]) for index, found in enumerate(usable.values())
+                  if workload in found]
         parts.append(text(LEFT - 10, y + BAR * len(models) / 2 + 4, workload, text_anchor="end"))
         for index, row in models:
             begin, end = sorted((axis.x(1), axis.x(row["ratio"])))
             parts.append(f"<rect x='{begin:.1f}' y='{y + 1}' width='{end - begin:.1f}' height='{BAR - 2}' "
                          f"fill='{COLOURS[index % len(COLOURS)]}'/>")
             if row["aim"]:
-                parts.append(f"<path d='M{axis.x(row['aim']):.1f} {y}v{BAR}' stroke='#111827' stroke-width='2.5'/>")
+                parts.append(aim_mark(axis.x(row["aim"]), y))
             beyond = max(axis.x(row["ratio"]), axis.x(row["aim"]) if row["aim"] else 0, axis.x(1))
             parts.append(text(beyond + 6, y + BAR - 3.5, ratio_label(row["ratio"]), font_size=12))
             y += BAR

@@ -15,14 +15,15 @@ HEADLINES = {
     "shared-prefix": ("p50 TTFT, ms", "ttft_p50_ms", False),
     "mixed": ("p99 ITL, ms", "itl_p99_ms", False),
 }
-DETAILS = [("output_tok_s", "output tokens/s"), ("total_tok_s", "all tokens/s"), ("ttft_p50_ms", "TTFT p50, ms"),
-           ("ttft_p99_ms", "TTFT p99, ms"), ("itl_p50_ms", "ITL p50, ms"), ("itl_p99_ms", "ITL p99, ms")]
+DETAILS = [("output_tok_s", "output tokens/s"), ("total_tok_s", "all tokens/s"),
+           ("ttft_p50_ms", "TTFT p50, ms"), ("ttft_p99_ms", "TTFT p99, ms"),
+           ("itl_p50_ms", "ITL p50, ms"), ("itl_p99_ms", "ITL p99, ms")]
 MEMORY, READY = "peak memory", "time to ready"
 
 # What the project aims at: how many times better than the peer. Memory: the peer's share, at most.
 LLAMA_AIMS = {
-    "smollm2-135m-instruct-q4_1": {"decode-1": 3, "prefill-1500": 5, "batch-4": 4, "batch-16": 6, "batch-32": 6,
-                                   "shared-prefix": 20, "mixed": 10, MEMORY: 1 / 0.7},
+    "smollm2-135m-instruct-q4_1": {"decode-1": 3, "prefill-1500": 5, "batch-4": 4, "batch-16": 6,
+                                   "batch-32": 6, "shared-prefix": 20, "mixed": 10, MEMORY: 1 / 0.7},
     "qwen2.5-coder-0.5b-instruct-q4_k_m": {"decode-1": 1.8, "prefill-1500": 3, "batch-4": 3, "batch-16": 4,
                                            "batch-32": 4, "shared-prefix": 15, "mixed": 10, MEMORY: 1 / 0.8},
     "qwen2.5-coder-1.5b-instruct-q4_k_m": {"decode-1": 1.4, "prefill-1500": 2, "batch-4": 2.5, "batch-16": 3,
@@ -61,7 +62,7 @@ def worst(values):
 
 
 def compare(ours, theirs, workload):
-    """One row: {figure, ours, theirs, ratio}, ratio > 1 where pagoda is better. Arguments: (results, server)."""
+    """One row; its ratio is above 1 where pagoda is better. `ours` and `theirs` are (results, server)."""
     (our_results, our_name), (their_results, their_name) = ours, theirs
     if workload in HEADLINES:
         figure, metric, more_is_better = HEADLINES[workload]
@@ -153,8 +154,8 @@ def reached(row):
 
 def race_table(rows, peer):
     configs = [config for config in dict.fromkeys(config for row in rows for config in row["peer"])]
-    head = ["workload", "figure", "pagoda", *(f"{peer} {config}" for config in configs), "pagoda is better", "aim",
-            "reached"]
+    head = ["workload", "figure", "pagoda", *(f"{peer} {config}" for config in configs), "pagoda is better",
+            "aim", "reached"]
     lines = ["| " + " | ".join(head) + " |", "|---|---|" + "---:|" * (len(head) - 3) + "---|"]
     for row in rows:
         cells = [row["workload"], row["figure"], number(row["pagoda"])]
@@ -166,11 +167,13 @@ def race_table(rows, peer):
 
 
 def busy_table(rows):
-    lines = ["| server | workload | quiet, tokens/s | busy, tokens/s | fall | the neighbour took | allowed fall |",
+    lines = ["| server | workload | quiet, tokens/s | busy, tokens/s | fall | the neighbour took | "
+             "allowed fall |",
              "|---|---|---:|---:|---:|---:|---:|"]
     for row in rows:
-        lines.append(f"| {row['server']} | {row['workload']} | {number(row['quiet'])} | {number(row['busy'])} "
-                     f"| {row['fall']:.0%} | {row['share']:.0%} | {row['allowed']:.0%} |")
+        cells = [row["server"], row["workload"], number(row["quiet"]), number(row["busy"])]
+        cells += [f"{row[part]:.0%}" for part in ("fall", "share", "allowed")]
+        lines.append("| " + " | ".join(cells) + " |")
     return lines
 
 
@@ -189,24 +192,25 @@ def conditions(model):
     about = model["about"]
     dates = sorted({result["date"] for result in results})
     rounds = sorted({len(next(iter(result["rounds"].values()))) for result in results if "rounds" in result})
+    seeds = sorted({str(result["seed"]) for result in results})
     loads = [result["load_average"] for result in results]
-    return (f"pagoda {about['pagoda']}, {about['cpu']}, {about['threads']} threads, model `{about['model']}`; "
-            f"{' to '.join(dict.fromkeys([dates[0], dates[-1]]))}; medians of {', '.join(map(str, rounds))} rounds, "
-            f"seed {', '.join(sorted({str(result['seed']) for result in results}))}; load average when a result "
-            f"was stored {min(loads):.1f} to {max(loads):.1f} (two busy threads make 2).")
+    return (f"pagoda {about['pagoda']}, {about['cpu']}, {about['threads']} threads, model "
+            f"`{about['model']}`; {' to '.join(dict.fromkeys([dates[0], dates[-1]]))}; medians of {', '.join(map(str, rounds))} "
+            f"rounds, seed {', '.join(seeds)}; load average when a result was stored {min(loads):.1f} to "
+            f"{max(loads):.1f} (two busy threads make 2).")
 
 
 def model_sections(name, model, figures):
     lines = [f"## {name}", "", conditions(model)]
     if figures["llama-server"]:
         lines += ["", "### Against llama-server", "",
-                  "Bold: the configuration that does better, which is the one compared with. pagoda's figure is "
-                  "from the rounds that alternate with it.", "",
+                  "Bold: the configuration that does better, which is the one compared with. pagoda's figure "
+                  "is from the rounds that alternate with it.", "",
                   *race_table(figures["llama-server"], "llama-server")]
     if figures["vllm"]:
         lines += ["", "### Against vLLM's CPU build", "",
-                  "vLLM loads the same weights as bfloat16; each server ran alone, with the same prompts. Time to "
-                  "ready is that of a first start.", "", *race_table(figures["vllm"], "vLLM")]
+                  "vLLM loads the same weights as bfloat16; each server ran alone, with the same prompts. "
+                  "Time to ready is that of a first start.", "", *race_table(figures["vllm"], "vLLM")]
     if figures["busy"]:
         lines += ["", "### Beside a busy neighbour", "", "One process spins on one CPU.", "",
                   *busy_table(figures["busy"])]
@@ -224,7 +228,8 @@ def write(out):
                for name, model in models.items()}
     lines = ["# pagoda against its peers", ""]
     written = []
-    for peer, title in (("llama-server", "the better llama-server configuration"), ("vllm", "vLLM's CPU build")):
+    titles = {"llama-server": "the better llama-server configuration", "vllm": "vLLM's CPU build"}
+    for peer, title in titles.items():
         rows = {name: figure[peer] for name, figure in figures.items() if figure[peer]}
         if rows:
             path = out / f"against-{peer}.svg"

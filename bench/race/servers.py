@@ -67,7 +67,7 @@ class Server:
         raise RuntimeError(f"{self.name} did not become ready; see {self.log_path}")
 
     def peak_memory_mb(self):
-        """Peak resident memory of one process; of several their proportional share now, as they share pages."""
+        """Peak resident memory of one process; of several, who share pages, their proportional parts now."""
         pid = self.process.pid
         below = children(pid)
         if not below:
