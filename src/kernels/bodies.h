@@ -98,6 +98,13 @@ struct RopeBody {
 
 inline constexpr int64_t kLogitsBlock = 256;  // a block's maximum costs little, and to skip it saves a lot
 
+// Values that were chosen and where they were.
+struct Selection {
+  int32_t* ids;
+  float* values;
+  int64_t count;
+};
+
 struct LogitsBody {
   float (*max_value)(const float* x, int64_t size);                  // NaN ignored; -inf if none
   int64_t (*find_equal)(const float* x, int64_t size, float value);  // lowest index or size
@@ -108,9 +115,8 @@ struct LogitsBody {
   double (*exp_sum)(const float* x, int64_t size, float max, float* out);
   // max_value of each kLogitsBlock values; true if a value is NaN.
   bool (*block_maxima)(const float* x, int64_t size, float* maxima);
-  // Appends index and value of all x[i] >= least, begin <= i < end, ascending; returns how many. `values` may
-  // be x.
-  int64_t (*select)(const float* x, int64_t begin, int64_t end, float least, int32_t* ids, float* values);
+  // Appends all x[i] >= least, begin <= i < end, ascending. out.values may be x.
+  void (*select)(const float* x, int64_t begin, int64_t end, float least, Selection& out);
   // out[i] = exp((x[i] - max) / temperature), 0 for NaN; `out` may be x. Returns sum_lanes of out.
   double (*weigh)(const float* x, int64_t size, float max, float temperature, float* out);
   // In double: lane i over the elements i mod 8 of the whole groups of 8, ascending; then the other elements,

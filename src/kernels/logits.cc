@@ -187,19 +187,18 @@ int64_t count_greater(const ScannedRow& scanned, float value) noexcept {
 int64_t select_at_least(const ScannedRow& scanned, float least, std::span<int32_t> out_ids,
                         std::span<float> out_values) noexcept {
   PAGODA_CHECK(out_ids.size() >= scanned.row.size() && out_values.size() >= scanned.row.size());
-  int64_t found = 0;
+  Selection out{.ids = out_ids.data(), .values = out_values.data(), .count = 0};
   for_blocks(
       scanned, [&](float max) { return max >= least; },
-      [&](int64_t begin, int64_t end) {
-        found += body().select(scanned.row.data(), begin, end, least, out_ids.data() + found,
-                               out_values.data() + found);
-      });
-  return found;
+      [&](int64_t begin, int64_t end) { body().select(scanned.row.data(), begin, end, least, out); });
+  return out.count;
 }
 
 int64_t select_at_least(std::span<float> values, float least, std::span<int32_t> out_ids) noexcept {
   PAGODA_CHECK(out_ids.size() >= values.size());
-  return body().select(values.data(), 0, size_of(values), least, out_ids.data(), values.data());
+  Selection out{.ids = out_ids.data(), .values = values.data(), .count = 0};
+  body().select(values.data(), 0, size_of(values), least, out);
+  return out.count;
 }
 
 double weigh(std::span<const float> x, const Tempering& tempering, std::span<float> out) noexcept {

@@ -108,9 +108,9 @@ bool block_maxima(const float* x, int64_t size, float* maxima) {
   return _mm256_movemask_ps(nan) != 0;
 }
 
-int64_t select(const float* x, int64_t begin, int64_t end, float least, int32_t* ids, float* values) {
+void select(const float* x, int64_t begin, int64_t end, float least, Selection& out) {
   const __m256 bound = _mm256_set1_ps(least);
-  int64_t found = 0;
+  int64_t found = out.count;
   for (int64_t i = begin; i < end; i += 8) {
     const __m256i inside = lanes(end - i);
     const __m256 value = _mm256_maskload_ps(x + i, inside);
@@ -118,15 +118,15 @@ int64_t select(const float* x, int64_t begin, int64_t end, float least, int32_t*
     auto hits =
         static_cast<unsigned>(_mm256_movemask_ps(_mm256_and_ps(reached, _mm256_castsi256_ps(inside))));
     if (hits == 0) continue;
-    alignas(32) float copy[8];  // x may be `values`
+    alignas(32) float copy[8];  // x may be out.values
     _mm256_store_ps(copy, value);
     for (; hits != 0; hits &= hits - 1) {
       const int lane = __builtin_ctz(hits);
-      ids[found] = static_cast<int32_t>(i + lane);
-      values[found++] = copy[lane];
+      out.ids[found] = static_cast<int32_t>(i + lane);
+      out.values[found++] = copy[lane];
     }
   }
-  return found;
+  out.count = found;
 }
 
 // Lanes 0 to 3 and 4 to 7 of sum_lanes.

@@ -101,10 +101,10 @@ bool block_maxima(const float* x, int64_t size, float* maxima) {
   return nan != 0;
 }
 
-int64_t select(const float* x, int64_t begin, int64_t end, float least, int32_t* ids, float* values) {
+void select(const float* x, int64_t begin, int64_t end, float least, Selection& out) {
   const __m512 bound = _mm512_set1_ps(least);
   const __m512i count_up = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-  int64_t found = 0;
+  int64_t found = out.count;
   for (int64_t i = begin; i < end; i += 16) {
     const __mmask16 inside = lanes(end - i);
     const __m512 value = _mm512_maskz_loadu_ps(inside, x + i);
@@ -113,11 +113,11 @@ int64_t select(const float* x, int64_t begin, int64_t end, float least, int32_t*
     // Compressed in a register: compressing stores are slow on some CPUs.
     const int count = __builtin_popcount(hits);
     const __m512i id = _mm512_add_epi32(count_up, _mm512_set1_epi32(static_cast<int>(i)));
-    _mm512_mask_storeu_epi32(ids + found, lanes(count), _mm512_maskz_compress_epi32(hits, id));
-    _mm512_mask_storeu_ps(values + found, lanes(count), _mm512_maskz_compress_ps(hits, value));
+    _mm512_mask_storeu_epi32(out.ids + found, lanes(count), _mm512_maskz_compress_epi32(hits, id));
+    _mm512_mask_storeu_ps(out.values + found, lanes(count), _mm512_maskz_compress_ps(hits, value));
     found += count;
   }
-  return found;
+  out.count = found;
 }
 
 // Adds the eight lanes and what is left beyond them, in the order of sum_lanes.

@@ -49,14 +49,14 @@ bool block_maxima(const float* x, int64_t size, float* maxima) {
   return has_nan;
 }
 
-int64_t select(const float* x, int64_t begin, int64_t end, float least, int32_t* ids, float* values) {
-  int64_t found = 0;
+void select(const float* x, int64_t begin, int64_t end, float least, Selection& out) {
+  int64_t found = out.count;
   for (int64_t i = begin; i < end; ++i) {
     if (!(x[i] >= least)) continue;
-    ids[found] = static_cast<int32_t>(i);
-    values[found++] = x[i];
+    out.ids[found] = static_cast<int32_t>(i);
+    out.values[found++] = x[i];
   }
-  return found;
+  out.count = found;
 }
 
 double sum_lanes(const float* x, int64_t size) {
