@@ -148,9 +148,9 @@ void describe_model(const cli::Runtime& runtime, const ModelCost& cost) {
   fmt::print("{}: {}\n", runtime.plan().checkpoint.path, runtime.model().layout_summary());
   fmt::print(
       "per token: {:.1f} MB of weights, {:.0f} M parameters in layers and {:.0f} M in the head, {:.1f} KB of "
-      "KV{}\n",
+      "KV; {:.2f} products for each parameter\n",
       cost.weight_bytes * 1e-6, cost.layer_parameters * 1e-6, cost.head_parameters * 1e-6,
-      cost.kv_bytes_per_token * 1e-3, cost.planes == 2 ? "; every product twice (int16 activations)" : "");
+      cost.kv_bytes_per_token * 1e-3, cost.products_each);
 }
 
 Json bench_prefill(Driver& driver, const Options& options, const ModelCost& cost, Machine& machine) {

@@ -1,5 +1,6 @@
 #include "engine/limits.h"
 
+#include <regex>
 #include <string>
 
 namespace pagoda::bench {
@@ -24,6 +25,13 @@ WeightUnit unit_of(const std::string& layouts) {
   return layouts.find("bf16") != std::string::npos ? WeightUnit::kBF16 : WeightUnit::kF32;
 }
 
+// "...; 13 % of the activations in 16 bits, the rest in 8": 0.13.
+double wide_share(const std::string& layouts) {
+  static const std::regex pattern("([0-9.]+) % of the activations in 16 bits");
+  std::smatch match;
+  return std::regex_search(layouts, match, pattern) ? std::stod(match[1]) / 100 : 0;
+}
+
 }  // namespace
 
 ModelCost model_cost(const model::ModelConfig& config, const KvShape& kv, double packed_bytes,
@@ -44,7 +52,7 @@ ModelCost model_cost(const model::ModelConfig& config, const KvShape& kv, double
   }
   cost.kv_bytes_per_token = static_cast<double>(kv_block_bytes(kv)) / kKvBlockTokens;
   cost.attention_flops_per_pair = 4 * q * config.num_layers;
-  cost.planes = layouts.find("int16") != std::string::npos ? 2 : 1;
+  cost.products_each = 1 + wide_share(layouts);
   cost.unit = unit_of(layouts);
   return cost;
 }
@@ -55,7 +63,7 @@ DecodeLimit decode_limit(const ModelCost& cost, int batch, int64_t context, cons
   DecodeLimit limit;
   limit.weights_s = cost.weight_bytes / bandwidth;
   limit.memory_s = limit.weights_s + pairs * cost.kv_bytes_per_token / bandwidth;
-  const double products = 2 * (cost.layer_parameters + cost.head_parameters) * batch * cost.planes;
+  const double products = 2 * (cost.layer_parameters + cost.head_parameters) * batch * cost.products_each;
   limit.compute_s =
       products / unit_peak(cost.unit, peaks) + pairs * cost.attention_flops_per_pair / peaks.bf16;
   return limit;
@@ -63,7 +71,7 @@ DecodeLimit decode_limit(const ModelCost& cost, int batch, int64_t context, cons
 
 double prefill_limit_s(const ModelCost& cost, int64_t tokens, const ComputePeaks& peaks) {
   const auto n = static_cast<double>(tokens);
-  const double products = 2 * (cost.layer_parameters * n + cost.head_parameters) * cost.planes;
+  const double products = 2 * (cost.layer_parameters * n + cost.head_parameters) * cost.products_each;
   const double pairs = n * (n + 1) / 2;
   return products / unit_peak(cost.unit, peaks) + pairs * cost.attention_flops_per_pair / peaks.bf16;
 }

@@ -19,7 +19,7 @@ struct ModelCost {
   double head_parameters = 0;   // multiplied for each token whose logits are wanted
   double kv_bytes_per_token = 0;
   double attention_flops_per_pair = 0;  // for each (new token, token it sees), all layers and heads
-  int planes = 1;                       // int8 products per weight and token: 2 with int16 activations
+  double products_each = 1;  // int8 products per weight and token; 2 where all activations have 16 bits
   WeightUnit unit = WeightUnit::kInt8;
 };
 

@@ -194,10 +194,11 @@ def conditions(model):
     rounds = sorted({len(next(iter(result["rounds"].values()))) for result in results if "rounds" in result})
     seeds = sorted({str(result["seed"]) for result in results})
     loads = [result["load_average"] for result in results]
+    days = " to ".join(dict.fromkeys([dates[0], dates[-1]]))
     return (f"pagoda {about['pagoda']}, {about['cpu']}, {about['threads']} threads, model "
-            f"`{about['model']}`; {' to '.join(dict.fromkeys([dates[0], dates[-1]]))}; medians of {', '.join(map(str, rounds))} "
-            f"rounds, seed {', '.join(seeds)}; load average when a result was stored {min(loads):.1f} to "
-            f"{max(loads):.1f} (two busy threads make 2).")
+            f"`{about['model']}`; {days}; medians of {', '.join(map(str, rounds))} rounds, seed "
+            f"{', '.join(seeds)}; load average when a result was stored {min(loads):.1f} to {max(loads):.1f} "
+            "(two busy threads make 2).")
 
 
 def model_sections(name, model, figures):
