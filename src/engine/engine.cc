@@ -136,7 +136,8 @@ void Engine::Impl::publish() {
 }
 
 void Engine::Impl::add(EngineRequest spec, TimePoint arrived) {
-  kv::BlockTable table = kv_.make_table(spec.cache_salt);
+  const int64_t expected = reserved_tokens(std::ssize(spec.prompt), spec.max_tokens);
+  kv::BlockTable table = kv_.make_table(spec.cache_salt, expected);
   Request* request = requests_.add(std::move(spec), arrived, std::move(table));
   if (request == nullptr) return;
   scheduler_.add(*request->sequences.front());

@@ -9,6 +9,12 @@ namespace pagoda::engine {
 Inbox::Inbox(const EngineOptions& options)
     : max_reqs_(options.max_num_queued_reqs), max_tokens_(options.max_num_queued_tokens) {}
 
+// Under the lock.
+void Inbox::push(Command command) {
+  commands_.push_back(std::move(command));
+  has_commands_.store(true, std::memory_order_release);
+}
+
 Result<void> Inbox::submit(EngineRequest request, TimePoint now) {
   const auto num_tokens = static_cast<int64_t>(request.prompt.size());
   {
@@ -32,7 +38,7 @@ Result<void> Inbox::submit(EngineRequest request, TimePoint now) {
     ++live_reqs_;
     ++num_submitted_;
     const RequestId id = request.id;
-    commands_.push_back({.request = std::move(request), .arrived = now, .id = id});
+    push({.request = std::move(request), .arrived = now, .id = id});
   }
   wake_.notify_one();
   return {};
@@ -42,7 +48,7 @@ void Inbox::abort(RequestId id, int choice) {
   {
     const std::lock_guard lock(mutex_);
     if (live_reqs_ == 0) return;  // nothing that could be meant
-    commands_.push_back({.request = std::nullopt, .arrived = {}, .id = id, .choice = choice});
+    push({.request = std::nullopt, .arrived = {}, .id = id, .choice = choice});
   }
   wake_.notify_one();
 }
@@ -55,7 +61,8 @@ void Inbox::begin_drain() {
 void Inbox::request_stop() {
   {
     const std::lock_guard lock(mutex_);
-    draining_ = stopping_ = true;
+    draining_ = true;
+    stopping_ = true;
   }
   wake_.notify_one();
 }
@@ -76,19 +83,24 @@ int Inbox::num_submitted() const {
 }
 
 bool Inbox::wait(bool has_work) {
-  std::unique_lock lock(mutex_);
-  wake_.wait(lock, [&] { return has_work || stopping_ || !commands_.empty(); });
+  if (!has_work) {
+    std::unique_lock lock(mutex_);
+    wake_.wait(lock, [&] { return stopping_ || !commands_.empty(); });
+  }
   return !stopping_;
 }
 
 void Inbox::take(std::vector<Command>& commands) {
   PAGODA_CHECK(commands.empty());
+  if (!has_commands_.load(std::memory_order_acquire)) return;
   const std::lock_guard lock(mutex_);
   commands.swap(commands_);
+  has_commands_.store(false, std::memory_order_relaxed);
   num_submitted_ = 0;
 }
 
 void Inbox::settle(const QueueChange& change) {
+  if (change == QueueChange{}) return;
   const std::lock_guard lock(mutex_);
   queued_reqs_ -= change.left_queue;
   queued_tokens_ -= change.left_queue_tokens;

@@ -1,6 +1,7 @@
 // The only way into the engine: commands from any thread, taken by the engine thread once a step.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -29,10 +30,12 @@ struct QueueChange {
   int64_t left_queue = 0;         // requests that ran for the first time or ended before they could
   int64_t left_queue_tokens = 0;  // their prompt tokens
   int64_t ended = 0;              // requests whose last event was delivered
+
+  friend bool operator==(const QueueChange&, const QueueChange&) = default;
 };
 
 // Bounds what waits. A request counts as queued from submit() until its prompt first runs, and as live until
-// it ends.
+// it ends. The engine thread takes the lock only when there is something to take, to tell or to wait for.
 class Inbox {
  public:
   explicit Inbox(const EngineOptions& options);
@@ -56,6 +59,8 @@ class Inbox {
   void settle(const QueueChange& change);
 
  private:
+  void push(Command command);
+
   const int64_t max_reqs_, max_tokens_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
@@ -63,7 +68,9 @@ class Inbox {
   int num_submitted_ = 0;
   int64_t queued_reqs_ = 0, queued_tokens_ = 0, live_reqs_ = 0;
   uint64_t rejected_ = 0;
-  bool draining_ = false, stopping_ = false;
+  bool draining_ = false;
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> has_commands_{false};  // commands_ is not empty; changes under the mutex
 };
 
 }  // namespace pagoda::engine

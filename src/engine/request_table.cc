@@ -7,9 +7,6 @@
 namespace pagoda::engine {
 namespace {
 
-// Room for output tokens that a sequence reserves at once; more grows by doubling.
-constexpr int64_t kReservedOutput = 1024;
-
 bool call_sink(const Request& request) noexcept {
   try {
     if (request.spec.sink) request.spec.sink(request.events);
@@ -31,7 +28,7 @@ std::unique_ptr<Request> make_request(EngineRequest spec, TimePoint arrived, kv:
   first->num_prompt = request->num_prompt;
   first->table = std::move(table);
   first->tokens = std::move(spec.prompt);
-  first->tokens.reserve(static_cast<size_t>(first->num_prompt + std::min(spec.max_tokens, kReservedOutput)));
+  first->tokens.reserve(static_cast<size_t>(reserved_tokens(first->num_prompt, spec.max_tokens)));
   for (int choice = 1; choice < spec.n; ++choice) request->unforked.push_back(choice);
   if (spec.prompt_logprobs != -1) {
     request->prompt_scores =

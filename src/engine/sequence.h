@@ -1,6 +1,7 @@
 // What the engine knows about a request and about each of its choices.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -18,6 +19,12 @@ enum class SequenceState : uint8_t {
   kPreempted,  // waits again; its tokens are kept, its blocks were given back
   kFinished,
 };
+
+// Tokens that a sequence has room for from the start, so that its steps allocate nothing; beyond 1024 tokens
+// of output it grows by doubling.
+inline int64_t reserved_tokens(int64_t num_prompt, int64_t max_tokens) {
+  return num_prompt + std::min<int64_t>(max_tokens, 1024);
+}
 
 // One choice: its tokens and how many of them are in the KV cache.
 struct Sequence {

@@ -16,8 +16,11 @@ KvManager::KvManager(KvStorage& storage, const KvOptions& options)
       pool_(storage.num_blocks()),
       cache_(storage.num_blocks()) {}
 
-BlockTable KvManager::make_table(const std::string& salt) const {
+BlockTable KvManager::make_table(const std::string& salt, int64_t expected_tokens) const {
   BlockTable table;
+  const auto expected_blocks = static_cast<size_t>(blocks_for(expected_tokens));
+  table.blocks_.reserve(expected_blocks);
+  table.keys_.reserve(expected_blocks + 1);  // with the root
   table.salt_ = std::make_shared<const std::string>(salt);
   table.keys_.push_back(hasher_.root(salt));
   return table;
@@ -84,6 +87,8 @@ bool KvManager::reserve(BlockTable& table, int64_t first, int64_t end) {
 
 BlockTable KvManager::fork(const BlockTable& table) {
   BlockTable copy;
+  copy.blocks_.reserve(table.blocks_.capacity());
+  copy.keys_.reserve(table.keys_.capacity());
   copy.blocks_ = table.blocks_;
   copy.num_published_ = table.num_published_;
   copy.last_node_ = table.last_node_;

@@ -30,8 +30,9 @@ class KvManager {
   // here.
   KvManager(KvStorage& storage, const KvOptions& options);
 
-  // An empty table. Findable blocks are shared among tables with equal salts only.
-  BlockTable make_table(const std::string& salt) const;
+  // An empty table. Findable blocks are shared among tables with equal salts only. Up to `expected_tokens` it
+  // grows without allocation.
+  BlockTable make_table(const std::string& salt, int64_t expected_tokens = 0) const;
 
   // Locks the longest findable run of leading blocks of `tokens`, but no more than fit in `max_tokens`, into
   // the empty table. Returns the number of tokens found.

@@ -35,14 +35,22 @@ float least_float(double threshold) {
 
 }  // namespace
 
+// How much of it a row needs depends on its values, so that room is made for all that it could need: later
+// rows allocate nothing. Pages that are never written cost nothing.
+void Candidates::make_room(size_t row_size) {
+  ids_.resize(row_size);
+  weights_.resize(row_size);
+  members_.reserve(row_size);
+  buckets_.reserve(row_size);
+  bucket_mass_.reserve(static_cast<size_t>(kLastBucket) + 1);
+  block_sums_.reserve((row_size + kBlock - 1) / kBlock);
+}
+
 void Candidates::collect(const kernels::ScannedRow& scanned, float temperature, double threshold) {
   logits_ = scanned.row;
   tempering_ = {scanned.max, temperature};
   size_ = logits_.size();
-  if (weights_.size() < size_) {
-    ids_.resize(size_);
-    weights_.resize(size_);
-  }
+  if (weights_.size() < size_) make_room(size_);
   whole_row_ = threshold == -std::numeric_limits<double>::infinity();
   if (!whole_row_) {
     size_ = static_cast<size_t>(kernels::select_at_least(scanned, least_float(threshold), ids_, weights_));

@@ -41,6 +41,7 @@ class Candidates {
  private:
   float logit(size_t i) const { return logits_[whole_row_ ? i : static_cast<size_t>(ids_[i])]; }
   std::span<float> weights() { return std::span(weights_).first(size_); }
+  void make_room(size_t row_size);
   bool more_likely(int32_t a, int32_t b) const;
   double sum_weights();
   void drop_tail(float threshold);
