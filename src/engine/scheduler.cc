@@ -13,8 +13,15 @@ int64_t min_share(int64_t prompt_budget) {
   return std::clamp<int64_t>(prompt_budget / 4, 1, kKvBlockTokens);
 }
 
-// Requests that may step aside in one step, each at the price of a lookup of its prompt's head.
+// Requests that may step aside in one step after a lookup of their prompt's head. Those that are known to
+// wait for the same prompt as in the step before need no lookup.
 constexpr int kMaxDeferred = 64;
+
+// Leading blocks that are equal in both.
+int64_t equal_blocks(const Sequence& a, const Sequence& b) {
+  const auto first_difference = std::ranges::mismatch(a.tokens, b.tokens).in1;
+  return (first_difference - a.tokens.begin()) / kKvBlockTokens;
+}
 
 }  // namespace
 
@@ -25,6 +32,7 @@ Scheduler::Scheduler(const EngineOptions& options, kv::KvManager& kv)
   PAGODA_CHECK(options.max_num_batched_tokens > 0 && options.max_num_seqs > 0 &&
                options.long_prefill_token_threshold >= 0);
   running_.reserve(static_cast<size_t>(options.max_num_seqs));
+  filling_.reserve(static_cast<size_t>(options.max_num_seqs));
 }
 
 void Scheduler::insert(std::vector<Sequence*>& list, Sequence& sequence) {
@@ -60,7 +68,7 @@ void Scheduler::schedule(Batch& batch) {
   budget_ = options_.max_num_batched_tokens;
   score_rows_ = kPromptScoreRowsPerStep;
   preempted_ = false;
-  in_flight_.clear();
+  filling_.clear();
   schedule_decodes();
   budget_ = std::min(budget_, step_budget_.prompt_tokens(num_decodes_));
   min_share_ = min_share(budget_);
@@ -96,7 +104,7 @@ void Scheduler::schedule_prefills() {
     if (!is_prefill(&sequence)) continue;
     --competitors_;
     grant(sequence, share(sequence), /*may_preempt=*/true);
-    note_blocks_in_flight(sequence);
+    note_filling(sequence);
   }
 }
 
@@ -105,6 +113,10 @@ void Scheduler::admit_waiting() {
   int deferred = 0;
   for (size_t i = 0; i < waiting_.size() && budget_ > 0;) {
     Sequence& sequence = *waiting_[i];
+    if (still_shares(sequence)) {
+      ++i;
+      continue;
+    }
     const bool has_slot = std::ssize(running_) < options_.max_num_seqs;
     switch (has_slot ? try_admit(sequence) : Admission::kNoRoom) {
       case Admission::kAdmitted:
@@ -129,7 +141,7 @@ Scheduler::Admission Scheduler::try_admit(Sequence& sequence) {
   // At least the last token has to run: its logits are wanted.
   const int64_t found =
       reads_cache ? kv_.match(sequence.table, sequence.tokens, sequence.num_tokens() - 1) : 0;
-  const bool deferred = reads_cache && waits_for_block_in_flight(sequence);
+  const bool deferred = reads_cache && waits_for_shared_block(sequence);
   if (deferred || !has_room(sequence)) {
     kv_.release(sequence.table);
     return deferred ? Admission::kDeferred : Admission::kNoRoom;
@@ -145,7 +157,7 @@ Scheduler::Admission Scheduler::try_admit(Sequence& sequence) {
   insert(running_, sequence);
   competitors_ = std::max<int64_t>(0, competitors_ - 1);
   grant(sequence, share(sequence), /*may_preempt=*/false);
-  note_blocks_in_flight(sequence);
+  note_filling(sequence);
   return Admission::kAdmitted;
 }
 
@@ -205,6 +217,7 @@ void Scheduler::grant(Sequence& sequence, int64_t limit, bool may_preempt) {
 void Scheduler::preempt_last() {
   Sequence& victim = *running_.back();
   running_.pop_back();
+  std::erase_if(filling_, [&](const Filling& f) { return f.sequence == &victim; });
   budget_ += victim.num_scheduled;
   victim.num_scheduled = 0;
   victim.num_computed = 0;
@@ -215,21 +228,43 @@ void Scheduler::preempt_last() {
   ++counters_.preemptions;
 }
 
-// True when a running prompt fills, in this very step, the block that the sequence would have to compute
-// next. One step later that block can be shared.
-bool Scheduler::waits_for_block_in_flight(Sequence& sequence) {
+// True when the block that the sequence would have to compute next is the one that a running prompt is at: as
+// soon as it is filled, it can be shared. That prompt gets on in every step that this is asked in, so nobody
+// waits for what has stopped.
+bool Scheduler::waits_for_shared_block(Sequence& sequence) {
+  sequence.shared_blocks = 0;
   const int64_t usable = (sequence.num_tokens() - 1) / kKvBlockTokens;
-  if (in_flight_.empty() || sequence.table.size() >= usable) return false;
-  return std::ranges::find(in_flight_, kv_.key(sequence.table, sequence.tokens, sequence.table.size())) !=
-         in_flight_.end();
+  const int64_t next_block = sequence.table.size();
+  if (filling_.empty() || next_block >= usable) return false;
+  const kv::BlockKey key = kv_.key(sequence.table, sequence.tokens, static_cast<int>(next_block));
+  for (const Filling& filling : filling_) {
+    if (filling.next_block != next_block || filling.key != key) continue;
+    const int64_t shared = std::min(usable, equal_blocks(sequence, *filling.sequence));
+    if (shared <= next_block) continue;  // the keys collide
+    sequence.shared_arrival = filling.sequence->request->arrival;
+    sequence.shared_blocks = shared;
+    return true;
+  }
+  return false;
 }
 
-void Scheduler::note_blocks_in_flight(Sequence& sequence) {
+// True while the prompt found by waits_for_shared_block() has not passed the last block that both share. It
+// saves a lookup of the whole prefix in each step of a long one.
+bool Scheduler::still_shares(const Sequence& sequence) const {
+  if (sequence.shared_blocks == 0) return false;
+  return std::ranges::any_of(filling_, [&](const Filling& filling) {
+    return filling.sequence->request->arrival == sequence.shared_arrival &&
+           filling.next_block < sequence.shared_blocks;
+  });
+}
+
+void Scheduler::note_filling(Sequence& sequence) {
   if (!kv_.prefix_caching() || sequence.num_scheduled == 0) return;
-  const int64_t end = (sequence.num_computed + sequence.num_scheduled) / kKvBlockTokens;
-  for (auto block = sequence.num_computed / kKvBlockTokens; block < end; ++block) {
-    in_flight_.push_back(kv_.key(sequence.table, sequence.tokens, static_cast<int>(block)));
-  }
+  const int64_t next_block = sequence.num_computed / kKvBlockTokens;
+  if ((next_block + 1) * kKvBlockTokens > sequence.num_tokens()) return;  // it will not be full
+  filling_.push_back({.sequence = &sequence,
+                      .next_block = next_block,
+                      .key = kv_.key(sequence.table, sequence.tokens, static_cast<int>(next_block))});
 }
 
 void Scheduler::complete(Sequence& sequence) {

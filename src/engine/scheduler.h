@@ -45,6 +45,13 @@ class Scheduler {
  private:
   enum class Admission : uint8_t { kAdmitted, kDeferred, kNoRoom };
 
+  // A running prompt and the first block that it has not filled yet.
+  struct Filling {
+    const Sequence* sequence;
+    int64_t next_block;
+    kv::BlockKey key;
+  };
+
   void schedule_decodes();
   void schedule_prefills();
   void admit_waiting();
@@ -56,8 +63,9 @@ class Scheduler {
   void grant(Sequence& sequence, int64_t limit, bool may_preempt);
   int64_t share(const Sequence& sequence) const;
   void preempt_last();
-  bool waits_for_block_in_flight(Sequence& sequence);
-  void note_blocks_in_flight(Sequence& sequence);
+  bool waits_for_shared_block(Sequence& sequence);
+  bool still_shares(const Sequence& sequence) const;
+  void note_filling(Sequence& sequence);
   void insert(std::vector<Sequence*>& list, Sequence& sequence);
 
   const EngineOptions options_;
@@ -74,7 +82,7 @@ class Scheduler {
   int64_t score_rows_ = 0;   // prompt tokens left that may be scored
   int64_t competitors_ = 0;  // prompts that may still want tokens, after the one being served
   bool preempted_ = false;
-  std::vector<kv::BlockKey> in_flight_;  // blocks that running prompts fill in this step
+  std::vector<Filling> filling_;  // prompts that get on in this step
 };
 
 }  // namespace pagoda::engine

@@ -37,6 +37,9 @@ struct Sequence {
   int64_t num_scheduled = 0;  // tokens that the current step adds
   kv::BlockTable table;
   TimePoint last_token_time;
+  // While it waits: the running prompt whose blocks it will share, and up to which block both are equal.
+  uint64_t shared_arrival = 0;
+  int64_t shared_blocks = 0;  // 0: none is known
 
   int64_t num_tokens() const { return static_cast<int64_t>(tokens.size()); }
   int64_t num_output() const { return num_tokens() - num_prompt; }

@@ -91,6 +91,149 @@ TEST_F(PrefixCachingTest, B121FiftyAtOnceShareAPrefix) {
   EXPECT_EQ(tokens_run, total - cached);
 }
 
+// Sixteen requests with 1200 tokens in common and 20 of their own, in steps of 256 tokens.
+class SharedPrefixTest : public ::testing::Test {
+ protected:
+  static constexpr int kRequests = 16, kShared = 1200, kOwn = 20;
+
+  SharedPrefixTest() {
+    options_.max_model_len = 4096;
+    options_.max_num_seqs = 32;
+    options_.max_num_batched_tokens = 256;
+  }
+
+  // Counts what the model runs.
+  void watch(EngineHarness& harness) {
+    harness.model().on_forward = [this](const model::ForwardInput& input) {
+      for (const auto& s : input.sequences) prompt_tokens_run_ += s.num_tokens > 1 ? s.num_tokens : 0;
+    };
+  }
+
+  EngineRequest request(EngineHarness& harness, uint32_t own_seed, int64_t max_tokens = 4) {
+    return harness.request(concat(random_prompt(kShared, 100), random_prompt(kOwn, own_seed)), max_tokens);
+  }
+  EngineRequest submit_one(EngineHarness& harness, uint32_t own_seed) {
+    const EngineRequest r = request(harness, own_seed);
+    harness.submit(r);
+    return r;
+  }
+  std::vector<EngineRequest> submit_all(EngineHarness& harness, uint32_t first_seed) {
+    std::vector<EngineRequest> requests;
+    for (uint32_t i = 0; i < kRequests; ++i) {
+      requests.push_back(request(harness, first_seed + i));
+      harness.submit(requests.back());
+    }
+    return requests;
+  }
+  static int steps_to_all_first_tokens(EngineHarness& harness, const std::vector<EngineRequest>& requests) {
+    for (int count = 1;; ++count) {
+      EXPECT_TRUE(harness.step());
+      const bool all = std::ranges::all_of(requests, [&](const EngineRequest& r) {
+        return !harness.received(r.id).choices[0].tokens.empty();
+      });
+      if (all || count == 100) return count;
+    }
+  }
+  void finish(EngineHarness& harness, const std::vector<EngineRequest>& requests) {
+    harness.run();
+    for (const EngineRequest& r : requests) expect_reference(r, harness.received(r.id), options_);
+  }
+
+  EngineOptions options_ = test_options(400);
+  int64_t prompt_tokens_run_ = 0;
+};
+
+TEST_F(SharedPrefixTest, ColdItIsComputedOnceAndWarmNotAtAll) {
+  EngineHarness harness(options_);
+  watch(harness);
+  const auto cold = submit_all(harness, 1);
+  // 1220 tokens are five steps; then fifteen times 20 are two.
+  EXPECT_EQ(steps_to_all_first_tokens(harness, cold), 7);
+  EXPECT_EQ(prompt_tokens_run_, kShared + kRequests * kOwn);
+  finish(harness, cold);
+  prompt_tokens_run_ = 0;
+  const auto warm = submit_all(harness, 50);
+  EXPECT_EQ(steps_to_all_first_tokens(harness, warm), 2);
+  EXPECT_EQ(prompt_tokens_run_, kRequests * kOwn);
+  finish(harness, warm);
+  for (const EngineRequest& r : warm) EXPECT_EQ(harness.received(r.id).cached_tokens, kShared);
+}
+
+TEST_F(SharedPrefixTest, AHitTakesOneChunk) {
+  EngineHarness harness(options_);
+  finish(harness, {submit_one(harness, 1)});
+  watch(harness);
+  const EngineRequest hit = submit_one(harness, 2);
+  EXPECT_EQ(steps_to_all_first_tokens(harness, {hit}), 1);
+  EXPECT_EQ(prompt_tokens_run_, kOwn);
+  finish(harness, {hit});
+}
+
+// Whoever comes while the first one is at its first chunk, or anywhere in the prefix, waits and shares.
+TEST_F(SharedPrefixTest, LateComersShareToo) {
+  EngineHarness harness(options_);
+  watch(harness);
+  std::vector<EngineRequest> requests;
+  for (uint32_t i = 0; i < 5; ++i) {
+    requests.push_back(request(harness, i));
+    harness.submit(requests.back());
+    harness.step();
+  }
+  finish(harness, requests);
+  EXPECT_EQ(prompt_tokens_run_, kShared + 5 * kOwn);
+}
+
+// Steps so small that a chunk ends inside a block, beside sequences that decode.
+TEST_F(SharedPrefixTest, ChunksSmallerThanABlockAreSharedToo) {
+  options_.max_num_batched_tokens = 13;
+  EngineHarness harness(options_);
+  const EngineRequest stream = harness.request(random_prompt(5, 99), 300);
+  harness.submit(stream);
+  harness.step();
+  std::vector<EngineRequest> requests;
+  for (uint32_t i = 0; i < 4; ++i) {
+    requests.push_back(request(harness, i));
+    harness.submit(requests.back());
+  }
+  harness.run();
+  for (const EngineRequest& r : requests) {
+    EXPECT_EQ(harness.received(r.id).cached_tokens, r.id == requests[0].id ? 0 : kShared);
+    expect_reference(r, harness.received(r.id), options_);
+  }
+}
+
+TEST_F(SharedPrefixTest, WhoWaitsForAnAbortedPromptGoesOnFromWhereItCame) {
+  EngineHarness harness(options_);
+  watch(harness);
+  const auto requests = submit_all(harness, 1);
+  harness.steps(2);
+  harness.engine().abort(requests[0].id);
+  harness.run();
+  EXPECT_EQ(prompt_tokens_run_, kShared + (kRequests - 1) * kOwn) << "512 tokens of the aborted one are used";
+  for (size_t i = 1; i < requests.size(); ++i) {
+    expect_reference(requests[i], harness.received(requests[i].id), options_);
+  }
+}
+
+// However many wait for a prefix, a request without it passes them.
+TEST_F(SharedPrefixTest, ManyThatWaitHoldUpNobodyElse) {
+  options_.max_num_seqs = 128;
+  options_.num_blocks = 1000;
+  EngineHarness harness(options_);
+  std::vector<EngineRequest> requests;
+  for (uint32_t i = 0; i < 100; ++i) {
+    requests.push_back(request(harness, i, 1));
+    harness.submit(requests.back());
+  }
+  harness.step();
+  const EngineRequest other = harness.request(random_prompt(10, 77), 1);
+  const Received& got = harness.submit(other);
+  harness.steps(2);
+  EXPECT_TRUE(got.done());
+  requests.push_back(other);
+  finish(harness, requests);
+}
+
 TEST_F(PrefixCachingTest, B121OneBitHashesGiveRightContent) {
   options_.prefix_hash_bits = 1;
   options_.num_blocks = 40;
