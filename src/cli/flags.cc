@@ -42,7 +42,8 @@ void add_engine_flags(CLI::App& app, EngineFlags& flags) {
   add(app, "--kv-cache-dtype", flags.kv_cache_dtype, "auto: bfloat16, or float32 with --dtype float32")
       ->check(CLI::IsMember({"auto", "bfloat16", "float32"}));
   add(app, "--activation-precision", flags.activation_precision,
-      "what 4- and 8-bit weights multiply with: int8 is fast, int16 is all but exact, mixed takes 16 bits where "
+      "what 4- and 8-bit weights multiply with: int8 is fast, int16 is all but exact, mixed takes 16 bits "
+      "where "
       "it matters; auto: mixed for small models, else int8")
       ->check(CLI::IsMember({"auto", "int8", "mixed", "int16"}));
   add(app, "--max-model-len", flags.max_model_len,

@@ -43,7 +43,8 @@ Result<int64_t> choose_max_model_len(const std::string& asked, const model::Mode
 }
 
 // Rounding all activations to 8 bits costs a small model visibly (model/wide_groups.h).
-model::ActivationPrecision choose_activation_precision(const std::string& asked, const model::ModelConfig& config) {
+model::ActivationPrecision choose_activation_precision(const std::string& asked,
+                                                       const model::ModelConfig& config) {
   constexpr int64_t kSmallHiddenSize = 1024;
   if (asked == "int16") return model::ActivationPrecision::kInt16;
   if (asked == "mixed") return model::ActivationPrecision::kMixed;

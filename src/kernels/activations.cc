@@ -14,6 +14,24 @@ const ActivationBody& body() {
 
 }  // namespace
 
+WideGroups::WideGroups(std::vector<uint8_t> flags) : flags_(std::move(flags)), before_(flags_.size()) {
+  for (size_t g = 0; g < flags_.size(); ++g) {
+    PAGODA_CHECK(flags_[g] <= 1, "flag {} of group {}", flags_[g], g);
+    before_[g] = static_cast<int32_t>(count_);
+    count_ += flags_[g];
+  }
+}
+
+WideGroups WideGroups::all(int64_t depth) {
+  return WideGroups(
+      std::vector<uint8_t>(static_cast<size_t>(round_up(depth, kActivationGroup) / kActivationGroup), 1));
+}
+
+WideGroups WideGroups::none(int64_t depth) {
+  return WideGroups(
+      std::vector<uint8_t>(static_cast<size_t>(round_up(depth, kActivationGroup) / kActivationGroup), 0));
+}
+
 ActivationBuffer::ActivationBuffer(int64_t max_rows, int64_t max_depth)
     : max_rows_(max_rows),
       max_depth_(round_up(max_depth, kActivationGroup)),
@@ -22,24 +40,27 @@ ActivationBuffer::ActivationBuffer(int64_t max_rows, int64_t max_depth)
       sums_(static_cast<size_t>(max_rows_ * max_depth_ / kActivationSum) * sizeof(int32_t)),
       scaled_sums_(scales_.size()) {}
 
-void ActivationBuffer::begin(ActivationForm form, int64_t rows, int64_t depth) noexcept {
+void ActivationBuffer::begin(const ActivationSpec& spec, int64_t rows, int64_t depth) noexcept {
   PAGODA_CHECK(rows >= 0 && rows <= max_rows_, "{} rows, room for {}", rows, max_rows_);
   depth_ = depth;
   view_ = {};
-  view_.form = form;
+  view_.form = spec.form;
   view_.rows = rows;
   view_.depth = round_up(depth, kActivationGroup);
   PAGODA_CHECK(depth > 0 && view_.depth <= max_depth_, "depth {}, room for {}", depth, max_depth_);
-  switch (form) {
+  switch (spec.form) {
     case ActivationForm::kF32:
       view_.f32 = data_.as<float>();
       break;
     case ActivationForm::kBF16:
       view_.bf16 = data_.as<uint16_t>();
       break;
-    case ActivationForm::kInt8:
-    case ActivationForm::kInt16:
+    case ActivationForm::kCoded:
+      PAGODA_CHECK(spec.wide != nullptr && spec.wide->num_groups() * kActivationGroup == view_.depth,
+                   "wide groups for depth {}", view_.depth);
+      view_.wide = spec.wide;
       view_.codes = data_.as<int8_t>();
+      view_.low_codes = view_.codes + max_rows_ * max_depth_;
       view_.scales = scales_.as<float>();
       view_.sums = sums_.as<int32_t>();
       view_.scaled_sums = scaled_sums_.as<float>();
@@ -60,8 +81,8 @@ void ActivationBuffer::write_columns(int64_t row, int64_t first, const float* va
   alignas(64) float tail[kActivationGroup] = {};
   const int64_t whole = count / kActivationGroup * kActivationGroup;
   if (whole < count) std::memcpy(tail, values + whole, static_cast<size_t>(count - whole) * sizeof(float));
-  const int64_t at = row * view_.depth + first;
-  const auto write = [&](int64_t to, const float* from, int64_t size) {
+  const auto write = [&](int64_t column, const float* from, int64_t size) {
+    const int64_t to = row * view_.depth + column;
     switch (view_.form) {
       case ActivationForm::kF32:
         std::memcpy(data_.as<float>() + to, from, static_cast<size_t>(size) * sizeof(float));
@@ -69,34 +90,35 @@ void ActivationBuffer::write_columns(int64_t row, int64_t first, const float* va
       case ActivationForm::kBF16:
         body().round_bf16(from, size, data_.as<uint16_t>() + to);
         break;
-      case ActivationForm::kInt8:
-      case ActivationForm::kInt16:
-        quantize(row, to, from, size / kActivationGroup);
+      case ActivationForm::kCoded:
+        quantize(row, column / kActivationGroup, from, size / kActivationGroup);
         break;
     }
   };
-  if (whole > 0) write(at, values, whole);
-  if (whole < count) write(at + whole, tail, kActivationGroup);
+  if (whole > 0) write(first, values, whole);
+  if (whole < count) write(first + whole, tail, kActivationGroup);
 }
 
-void ActivationBuffer::quantize(int64_t row, int64_t at, const float* values, int64_t groups) noexcept {
+void ActivationBuffer::quantize(int64_t row, int64_t group, const float* values, int64_t groups) noexcept {
+  const int64_t at = row * (view_.depth / kActivationGroup) + group;
+  int8_t* const low_codes = data_.as<int8_t>() + max_rows_ * max_depth_;
   QuantizedGroups out;
-  out.scales = scales_.as<float>() + at / kActivationGroup;
-  out.sums = sums_.as<int32_t>() + at / kActivationSum;
-  out.scaled_sums = scaled_sums_.as<float>() + at / kActivationGroup;
-  const bool wide = view_.form == ActivationForm::kInt16;
-  out.codes = data_.as<int8_t>() + at + (wide ? row * view_.depth : 0);
-  out.low_codes = wide ? out.codes + view_.depth : nullptr;
-  (wide ? body().quantize16 : body().quantize8)(values, groups, out);
+  out.wide = view_.wide->flags() + group;
+  out.codes = data_.as<int8_t>() + at * kActivationGroup;
+  out.low_codes = low_codes + (row * view_.wide->count() + view_.wide->before(group)) * kActivationGroup;
+  out.scales = scales_.as<float>() + at;
+  out.sums = sums_.as<int32_t>() + at * (kActivationGroup / kActivationSum);
+  out.scaled_sums = scaled_sums_.as<float>() + at;
+  body().quantize(values, groups, out);
 }
 
-void convert_activations(const float* x, int64_t rows, int64_t depth, int64_t stride, ActivationForm form,
-                         ActivationBuffer& out, ComputePool& pool) noexcept {
-  out.begin(form, rows, depth);
-  const int chunks = chunk_count(static_cast<double>(rows * depth) * 0.15, rows, pool.num_threads());
+void convert_activations(ConstRowsView x, const ActivationSpec& spec, ActivationBuffer& out,
+                         ComputePool& pool) noexcept {
+  out.begin(spec, x.rows, x.width);
+  const int chunks = chunk_count(static_cast<double>(x.rows * x.width) * 0.15, x.rows, pool.num_threads());
   pool.run(chunks, [&](int chunk, int) {
-    const auto [begin, end] = chunk_range(rows, chunks, chunk);
-    for (int64_t row = begin; row < end; ++row) out.write_row(row, x + row * stride);
+    const auto [begin, end] = chunk_range(x.rows, chunks, chunk);
+    for (int64_t row = begin; row < end; ++row) out.write_row(row, x.row(row));
   });
 }
 

@@ -24,13 +24,11 @@ struct Item {
 
 // What all items of a call share.
 struct Call {
-  const float* q;
-  int64_t q_stride;
+  ConstRowsView q;
   std::span<const AttentionSequence> sequences;
   PagedKvView kv;
   AttentionParams params;
-  float* out;
-  int64_t out_stride;
+  RowsView out;
   const AttentionBody& body;
   int heads;            // q heads of one kv head
   int64_t token_group;  // query tokens of one item
@@ -83,7 +81,7 @@ void load_queries(const Call& call, const Item& item, uint8_t* q) {
   const ActivationBody& body = pick(scalar::activation_body, avx2::activation_body, avx512::activation_body);
   for (int row = 0; row < item.rows; ++row) {
     const int64_t token = item.sequence->first_token + row_token(call, item, row);
-    const float* const from = call.q + token * call.q_stride + row_head_offset(call, item, row);
+    const float* const from = call.q.row(token) + row_head_offset(call, item, row);
     if (call.kv.dtype == DType::kF32) {
       std::memcpy(q + row * dim * 4, from, static_cast<size_t>(dim) * 4);
     } else {
@@ -198,7 +196,7 @@ void merge_row(const Call& call, const AttentionArea& area, int row, const float
 void store_rows(const Call& call, const Item& item, const AttentionArea& area) {
   for (int row = 0; row < item.rows; ++row) {
     const int64_t token = item.sequence->first_token + row_token(call, item, row);
-    float* const to = call.out + token * call.out_stride + row_head_offset(call, item, row);
+    float* const to = call.out.row(token) + row_head_offset(call, item, row);
     call.body.scale(area.acc + row * call.stride, 1.0f / area.sum[row], call.kv.head_dim, to);
   }
 }
@@ -301,9 +299,9 @@ AttentionScratch::AttentionScratch(int64_t max_tokens, int64_t max_context, int 
       AlignedBuffer(static_cast<size_t>(rows * partitions * (value_stride(head_dim) + 16)) * sizeof(float));
 }
 
-void attention(const float* q, int64_t q_stride, std::span<const AttentionSequence> sequences, PagedKvView kv,
-               const AttentionParams& params, float* out, int64_t out_stride, AttentionScratch& scratch,
-               ComputePool& pool) noexcept {
+void attention(const AttentionInput& input, const AttentionParams& params, RowsView out,
+               AttentionScratch& scratch, ComputePool& pool) noexcept {
+  const PagedKvView& kv = input.kv;
   PAGODA_CHECK(params.num_heads % kv.num_kv_heads == 0, "{} heads over {} kv heads", params.num_heads,
                kv.num_kv_heads);
   const int heads = params.num_heads / kv.num_kv_heads;
@@ -312,18 +310,16 @@ void attention(const float* q, int64_t q_stride, std::span<const AttentionSequen
                "scratch for {} rows, head_dim {}, {} threads", scratch.max_rows(), scratch.head_dim(),
                scratch.num_threads());
   const AttentionBody& body = pick(scalar::attention_body, avx2::attention_body, avx512::attention_body);
-  const Call call{q,
-                  q_stride,
-                  sequences,
+  const Call call{input.q,
+                  input.sequences,
                   kv,
                   params,
                   out,
-                  out_stride,
                   body,
                   heads,
                   std::max(1, kItemRows / heads),
                   value_stride(kv.head_dim)};
-  for (const AttentionSequence& s : sequences) {
+  for (const AttentionSequence& s : input.sequences) {
     PAGODA_CHECK(
         static_cast<int64_t>(s.block_table.size()) * kKvBlockTokens >= s.first_position + s.num_tokens,
         "{} blocks for {} + {} tokens", s.block_table.size(), s.first_position, s.num_tokens);

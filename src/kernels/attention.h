@@ -14,6 +14,7 @@
 
 #include "base/ids.h"
 #include "base/thread_pool.h"
+#include "kernels/rows.h"
 #include "tensor/aligned_buffer.h"
 #include "tensor/kv_storage.h"
 
@@ -61,15 +62,20 @@ class AttentionScratch {
   AlignedBuffer buffer_, partials_;
 };
 
-// Writes the new tokens' keys and values into their slots. k, v: [num_tokens, kv heads, head_dim], rows
-// kv_stride floats apart. Rounds to the cache's type to nearest even.
-void write_kv(const float* k, const float* v, int64_t kv_stride, std::span<const AttentionSequence> sequences,
-              PagedKvView kv, ComputePool& pool) noexcept;
+// Writes the new tokens' keys and values into their slots. k, v: [num_tokens, kv heads * head_dim]. Rounds to
+// the cache's type to nearest even.
+void write_kv(ConstRowsView k, ConstRowsView v, std::span<const AttentionSequence> sequences, PagedKvView kv,
+              ComputePool& pool) noexcept;
 
-// q: [num_tokens, num_heads, head_dim], rows q_stride floats apart; out the same shape, rows out_stride
-// apart; out must not alias q. write_kv for these tokens must have run. No allocation.
-void attention(const float* q, int64_t q_stride, std::span<const AttentionSequence> sequences, PagedKvView kv,
-               const AttentionParams& params, float* out, int64_t out_stride, AttentionScratch& scratch,
-               ComputePool& pool) noexcept;
+// What the attention of one layer reads.
+struct AttentionInput {
+  ConstRowsView q;  // [num_tokens, num_heads * head_dim]
+  std::span<const AttentionSequence> sequences;
+  PagedKvView kv;
+};
+
+// out: the shape of q, not aliasing it. write_kv for these tokens must have run. No allocation.
+void attention(const AttentionInput& input, const AttentionParams& params, RowsView out,
+               AttentionScratch& scratch, ComputePool& pool) noexcept;
 
 }  // namespace pagoda::kernels

@@ -35,10 +35,12 @@ struct MatmulPanel {
   float offset_ratio;  // offset_multiplier / scale_multiplier
 
   int64_t rows;  // activation rows, >= 1; the arrays are those of Activations
-  int planes;    // 1: kInt8, x is a code; 2: kInt16, x is 256 * high + low
   const float* f32;
   const uint16_t* bf16;
   const int8_t* codes;
+  const uint8_t* wide;      // per activation group: 1 = wide, x is 256 * code + low code; 0 = x is the code
+  const int8_t* low_codes;  // row r at + r * low_depth: 32 low codes for each wide group, in ascending k
+  int64_t low_depth;        // 0: no group is wide
   const float* scales;
   const int32_t* sums;
   const float* scaled_sums;
@@ -56,8 +58,9 @@ struct MatmulBody {
   void (*w4)(const MatmulPanel& panel);
 };
 
-// Where the groups of a row go; low_codes only for two planes.
+// Where the groups of a row go. low_codes advances by 32 per wide group.
 struct QuantizedGroups {
+  const uint8_t* wide;  // per group
   int8_t* codes;
   int8_t* low_codes;
   float* scales;
@@ -69,10 +72,9 @@ struct ActivationBody {
   // `groups` groups of 32 floats. Per group: scale = max|x| / 127, code = x * (127 / max|x|) to nearest even,
   // sums of 16 codes, scaled_sum = scale * sum of 32. A maximum below 2^-100 counts as zero: scale 0, codes
   // 0. Where a value is NaN or infinite the scale becomes NaN, so that the result shows it.
-  void (*quantize8)(const float* x, int64_t groups, const QuantizedGroups& out);
-  // The same with 32512 = 127 * 256 for 127, and the code split into 256 * high + low. A low byte of -128
-  // becomes -127 (one part in 32512): the sign trick of the avx2 tier can't negate -128.
-  void (*quantize16)(const float* x, int64_t groups, const QuantizedGroups& out);
+  // A wide group: the same with 32512 = 127 * 256 for 127, and the code split into 256 * high + low. A low
+  // byte of -128 becomes -127 (one part in 32512): the sign trick of the avx2 tier can't negate -128.
+  void (*quantize)(const float* x, int64_t groups, const QuantizedGroups& out);
   // To nearest even; the avx512 tier may flush subnormals to zero.
   void (*round_bf16)(const float* x, int64_t count, uint16_t* out);
 };

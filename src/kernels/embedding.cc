@@ -5,7 +5,7 @@
 
 namespace pagoda::kernels {
 
-void embed(const PackedWeight& table, std::span<const TokenId> ids, float scale, float* out, int64_t stride,
+void embed(const PackedWeight& table, std::span<const TokenId> ids, float scale, RowsView out,
            ComputePool& pool) noexcept {
   const auto count = static_cast<int64_t>(ids.size());
   const int64_t depth = table.depth();
@@ -16,7 +16,7 @@ void embed(const PackedWeight& table, std::span<const TokenId> ids, float scale,
   pool.run(chunks, [&](int chunk, int) {
     const auto [begin, end] = chunk_range(count, chunks, chunk);
     for (int64_t t = begin; t < end; ++t) {
-      float* const row = out + t * stride;
+      float* const row = out.row(t);
       table.unpack_row(ids[static_cast<size_t>(t)].value, {row, static_cast<size_t>(depth)});
       for (int64_t k = 0; k < depth; ++k) row[k] *= scale;
     }

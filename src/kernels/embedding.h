@@ -6,12 +6,13 @@
 
 #include "base/ids.h"
 #include "base/thread_pool.h"
+#include "kernels/rows.h"
 #include "tensor/packed_weight.h"
 
 namespace pagoda::kernels {
 
-// out row t at out + t * stride; ids are valid rows of `table` (CHECKed).
-void embed(const PackedWeight& table, std::span<const TokenId> ids, float scale, float* out, int64_t stride,
+// One row of `out` per id; ids are valid rows of `table` (CHECKed).
+void embed(const PackedWeight& table, std::span<const TokenId> ids, float scale, RowsView out,
            ComputePool& pool) noexcept;
 
 }  // namespace pagoda::kernels

@@ -10,10 +10,10 @@ void gated_activation_row(GatedActivation kind, const float* gate, const float* 
   (kind == GatedActivation::kSilu ? body.silu : body.gelu_tanh)(gate, up, size, y);
 }
 
-void gated_activation_convert(GatedActivation kind, const float* gate, const float* up, int64_t stride,
-                              int64_t rows, int64_t size, ActivationForm form, ActivationBuffer& out,
-                              ComputePool& pool) noexcept {
-  out.begin(form, rows, size);
+void gated_activation_convert(GatedActivation kind, const GateAndUp& x, const ActivationSpec& spec,
+                              ActivationBuffer& out, ComputePool& pool) noexcept {
+  const int64_t rows = x.gate.rows, size = x.gate.width;
+  out.begin(spec, rows, size);
   const int chunks = chunk_count(static_cast<double>(rows * size) * 0.6, rows, pool.num_threads());
   pool.run(chunks, [&](int chunk, int) {
     const auto [begin, end] = chunk_range(rows, chunks, chunk);
@@ -21,7 +21,7 @@ void gated_activation_convert(GatedActivation kind, const float* gate, const flo
     for (int64_t row = begin; row < end; ++row) {
       for (int64_t at = 0; at < size; at += kRowPiece) {
         const int64_t count = std::min<int64_t>(kRowPiece, size - at);
-        gated_activation_row(kind, gate + row * stride + at, up + row * stride + at, count, piece);
+        gated_activation_row(kind, x.gate.row(row) + at, x.up.row(row) + at, count, piece);
         out.write_columns(row, at, piece, count);
       }
     }

@@ -7,6 +7,7 @@
 
 #include "base/thread_pool.h"
 #include "kernels/activations.h"
+#include "kernels/rows.h"
 
 namespace pagoda::kernels {
 
@@ -16,9 +17,13 @@ enum class GatedActivation : uint8_t { kSilu, kGeluTanh };
 void gated_activation_row(GatedActivation kind, const float* gate, const float* up, int64_t size,
                           float* y) noexcept;
 
-// Row r of gate and up at + r * stride (floats); the result goes straight into the next matmul's form.
-void gated_activation_convert(GatedActivation kind, const float* gate, const float* up, int64_t stride,
-                              int64_t rows, int64_t size, ActivationForm form, ActivationBuffer& out,
-                              ComputePool& pool) noexcept;
+// The two inputs, of the same shape.
+struct GateAndUp {
+  ConstRowsView gate, up;
+};
+
+// All rows; the result goes straight into the form of the next matmul.
+void gated_activation_convert(GatedActivation kind, const GateAndUp& x, const ActivationSpec& spec,
+                              ActivationBuffer& out, ComputePool& pool) noexcept;
 
 }  // namespace pagoda::kernels

@@ -44,8 +44,8 @@ void write_token(const float* k, const float* v, int64_t position, const Attenti
 
 }  // namespace
 
-void write_kv(const float* k, const float* v, int64_t kv_stride, std::span<const AttentionSequence> sequences,
-              PagedKvView kv, ComputePool& pool) noexcept {
+void write_kv(ConstRowsView k, ConstRowsView v, std::span<const AttentionSequence> sequences, PagedKvView kv,
+              ComputePool& pool) noexcept {
   int64_t tokens = 0;
   for (const AttentionSequence& s : sequences) tokens += s.num_tokens;
   const double token_ns = 1.5 * kv.head_dim * kv.num_kv_heads;
@@ -56,8 +56,7 @@ void write_kv(const float* k, const float* v, int64_t kv_stride, std::span<const
     for (const AttentionSequence& s : sequences) {
       const int64_t from = std::max<int64_t>(begin - first, 0), to = std::min(end - first, s.num_tokens);
       for (int64_t t = from; t < to; ++t) {
-        const int64_t row = (s.first_token + t) * kv_stride;
-        write_token(k + row, v + row, s.first_position + t, s, kv);
+        write_token(k.row(s.first_token + t), v.row(s.first_token + t), s.first_position + t, s, kv);
       }
       first += s.num_tokens;
     }

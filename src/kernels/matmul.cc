@@ -28,9 +28,8 @@ PanelFunction panel_function(WeightLayout layout) {
 void check_job(const Activations& x, const MatmulJob& job) {
   PAGODA_CHECK(job.weight != nullptr && job.out != nullptr);
   const PackedWeight& w = *job.weight;
-  PAGODA_CHECK(x.form == activation_form(w.layout(), is_coded(x.form) ? x.form : ActivationForm::kInt8),
-               "activations of form {} for weights of layout {}", static_cast<int>(x.form),
-               weight_layout_name(w.layout()));
+  PAGODA_CHECK(x.form == activation_form(w.layout()), "activations of form {} for weights of layout {}",
+               static_cast<int>(x.form), weight_layout_name(w.layout()));
   PAGODA_CHECK(x.depth == w.padded_depth(), "depth {} of the activations, {} of the weight", x.depth,
                w.padded_depth());
   PAGODA_CHECK(job.out_stride >= w.padded_rows() && job.out_stride % 16 == 0, "stride {} for {} rows",
@@ -48,10 +47,14 @@ MatmulPanel panel_of(const Activations& x, const MatmulJob& job) {
   panel.multiplier = spec.scale_multiplier;
   panel.offset_ratio = spec.offset_multiplier / spec.scale_multiplier;
   panel.rows = x.rows;
-  panel.planes = x.form == ActivationForm::kInt16 ? 2 : 1;
   panel.f32 = x.f32;
   panel.bf16 = x.bf16;
   panel.codes = x.codes;
+  if (x.wide != nullptr) {
+    panel.wide = x.wide->flags();
+    panel.low_codes = x.low_codes;
+    panel.low_depth = x.wide->count() * kActivationGroup;
+  }
   panel.scales = x.scales;
   panel.sums = x.sums;
   panel.scaled_sums = x.scaled_sums;
@@ -82,12 +85,12 @@ void run_panels(const Activations& x, const MatmulJob& job, int64_t begin, int64
 
 // A rough time for one panel, for the size of chunks only: memory speed for few rows, arithmetic for many.
 double panel_ns(const Activations& x, const PackedWeight& w) {
-  const bool coded = is_coded(x.form);
+  const bool coded = x.form == ActivationForm::kCoded;
   double ops_per_ns = 2;
-  if (current_isa() == Isa::kAvx512) ops_per_ns = coded ? 350 : x.form == ActivationForm::kBF16 ? 200 : 100;
-  if (current_isa() == Isa::kAvx2) ops_per_ns = coded ? 180 : 60;
-  if (x.form == ActivationForm::kInt16) ops_per_ns /= 2;
-  const double ops = 2.0 * kPanelRows * static_cast<double>(x.depth) * static_cast<double>(x.rows);
+  if (current_isa() == Isa::kAvx512) ops_per_ns = coded ? 300 : x.form == ActivationForm::kBF16 ? 200 : 100;
+  if (current_isa() == Isa::kAvx2) ops_per_ns = coded ? 150 : 60;
+  const auto depth = static_cast<double>(x.depth + (coded ? x.wide->count() * kActivationGroup : 0));
+  const double ops = 2.0 * kPanelRows * depth * static_cast<double>(x.rows);
   constexpr double kBytesPerNs = 25;  // DRAM, one core
   return std::max(ops / ops_per_ns, static_cast<double>(w.panel_bytes()) / kBytesPerNs);
 }

@@ -16,40 +16,25 @@ float norm_factor(const float* x, float eps, int64_t size) {
   return 1.0f / std::sqrt(mean + eps);
 }
 
-int norm_chunks(int64_t rows, int64_t size, const ComputePool& pool) {
-  return chunk_count(static_cast<double>(rows * size) * 0.25, rows, pool.num_threads());
-}
-
 }  // namespace
 
-void rms_norm_row(const float* x, const float* weight, float eps, int64_t size, float* y) noexcept {
-  body().scale_row(x, weight, norm_factor(x, eps, size), size, y);
+void rms_norm_row(const float* x, const RmsNorm& norm, int64_t size, float* y) noexcept {
+  body().scale_row(x, norm.weight, norm_factor(x, norm.eps, size), size, y);
 }
 
-void rms_norm(const float* x, int64_t x_stride, const float* weight, float eps, int64_t rows, int64_t size,
-              float* y, int64_t y_stride, ComputePool& pool) noexcept {
-  const int chunks = norm_chunks(rows, size, pool);
+void rms_norm_convert(ConstRowsView x, const RmsNorm& norm, const ActivationSpec& spec, ActivationBuffer& out,
+                      ComputePool& pool) noexcept {
+  out.begin(spec, x.rows, x.width);
+  const int chunks = chunk_count(static_cast<double>(x.rows * x.width) * 0.25, x.rows, pool.num_threads());
   pool.run(chunks, [&](int chunk, int) {
-    const auto [begin, end] = chunk_range(rows, chunks, chunk);
-    for (int64_t row = begin; row < end; ++row) {
-      rms_norm_row(x + row * x_stride, weight, eps, size, y + row * y_stride);
-    }
-  });
-}
-
-void rms_norm_convert(const float* x, int64_t x_stride, const float* weight, float eps, int64_t rows,
-                      int64_t size, ActivationForm form, ActivationBuffer& out, ComputePool& pool) noexcept {
-  out.begin(form, rows, size);
-  const int chunks = norm_chunks(rows, size, pool);
-  pool.run(chunks, [&](int chunk, int) {
-    const auto [begin, end] = chunk_range(rows, chunks, chunk);
+    const auto [begin, end] = chunk_range(x.rows, chunks, chunk);
     alignas(64) float piece[kRowPiece];
     for (int64_t row = begin; row < end; ++row) {
-      const float* const in = x + row * x_stride;
-      const float factor = norm_factor(in, eps, size);
-      for (int64_t at = 0; at < size; at += kRowPiece) {
-        const int64_t count = std::min<int64_t>(kRowPiece, size - at);
-        body().scale_row(in + at, weight + at, factor, count, piece);
+      const float* const in = x.row(row);
+      const float factor = norm_factor(in, norm.eps, x.width);
+      for (int64_t at = 0; at < x.width; at += kRowPiece) {
+        const int64_t count = std::min<int64_t>(kRowPiece, x.width - at);
+        body().scale_row(in + at, norm.weight + at, factor, count, piece);
         out.write_columns(row, at, piece, count);
       }
     }

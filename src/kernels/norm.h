@@ -6,18 +6,20 @@
 
 #include "base/thread_pool.h"
 #include "kernels/activations.h"
+#include "kernels/rows.h"
 
 namespace pagoda::kernels {
 
-// One row of `size` floats; y may be x.
-void rms_norm_row(const float* x, const float* weight, float eps, int64_t size, float* y) noexcept;
+struct RmsNorm {
+  const float* weight = nullptr;  // [width of a row]
+  float eps = 0;
+};
 
-// rows x size, row r at x + r * x_stride and y + r * y_stride; y may be x.
-void rms_norm(const float* x, int64_t x_stride, const float* weight, float eps, int64_t rows, int64_t size,
-              float* y, int64_t y_stride, ComputePool& pool) noexcept;
+// One row of `size` floats; y may be x.
+void rms_norm_row(const float* x, const RmsNorm& norm, int64_t size, float* y) noexcept;
 
 // Norm and conversion for the matmul that follows, in one pass over the rows.
-void rms_norm_convert(const float* x, int64_t x_stride, const float* weight, float eps, int64_t rows,
-                      int64_t size, ActivationForm form, ActivationBuffer& out, ComputePool& pool) noexcept;
+void rms_norm_convert(ConstRowsView x, const RmsNorm& norm, const ActivationSpec& spec, ActivationBuffer& out,
+                      ComputePool& pool) noexcept;
 
 }  // namespace pagoda::kernels

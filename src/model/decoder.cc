@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/rng.h"
 #include "kernels/attention.h"
 #include "kernels/embedding.h"
 #include "kernels/gated_activation.h"
@@ -28,6 +29,10 @@ struct Rows {
   Rows(int64_t max_rows, int64_t width)
       : stride(round_up(width, kPanelRows)), data(static_cast<size_t>(max_rows * stride) * sizeof(float)) {}
   float* row(int64_t index) noexcept { return data.as<float>() + index * stride; }
+  // The first `rows` rows of `width` columns from `column` on.
+  kernels::RowsView view(int64_t rows, int64_t width, int64_t column = 0) noexcept {
+    return {data.as<float>() + column, rows, width, stride};
+  }
   int64_t stride = 0;
   AlignedBuffer data;
 };
@@ -61,8 +66,20 @@ class LlamaDecoder final : public Decoder {
   }
   std::string layout_summary() const override;
   void forward(const ForwardInput& input, KvStorage& kv, float* logits) noexcept override;
+  // Decides which groups of the inputs are wide (model/wide_groups.h); once, before the first step.
+  void set_activation_precision();
 
  private:
+  void measure_groups(GroupStatistics& statistics);
+  void set_wide_groups(const GroupStatistics& statistics);
+  void set_narrow_groups();
+  // Converted activations of an input are complete.
+  void observe(const void* input) noexcept {
+    if (statistics_ != nullptr) statistics_->observe(input, scratch_.converted.view());
+  }
+  kernels::RmsNorm rms_norm(const std::vector<float>& weight) const {
+    return {weight.data(), config_.rms_norm_eps};
+  }
   void set_positions(const ForwardInput& input) noexcept;
   void attention_block(const LayerWeights& layer, int index, const ForwardInput& input,
                        KvStorage& kv) noexcept;
@@ -80,6 +97,7 @@ class LlamaDecoder final : public Decoder {
   kernels::RopeTable rope_, rope_sliding_;
   Scratch scratch_;
   ComputePool& pool_;
+  GroupStatistics* statistics_ = nullptr;  // only while the groups are measured
 };
 
 LlamaDecoder::LlamaDecoder(const ModelConfig& config, const DecoderOptions& options, DecoderWeights weights,
@@ -111,10 +129,9 @@ LlamaDecoder::LlamaDecoder(const ModelConfig& config, const DecoderOptions& opti
 
 std::string LlamaDecoder::layout_summary() const {
   std::map<std::string, int> counts;
-  bool any_coded = false;
+  int64_t groups = 0, wide = 0;
   const auto count = [&](const PackedWeight& weight) {
-    const bool coded = kernels::is_coded(kernels::activation_form(weight.layout()));
-    any_coded |= coded;
+    const bool coded = kernels::activation_form(weight.layout()) == ActivationForm::kCoded;
     counts[coded ? fmt::format("{} g{}", weight_layout_name(weight.layout()), weight.spec().group_size)
                  : std::string(weight_layout_name(weight.layout()))]++;
   };
@@ -122,14 +139,16 @@ std::string LlamaDecoder::layout_summary() const {
   for (const auto& layer : weights_.layers) {
     for (const Projection* p : {&layer.qkv, &layer.attention_out, &layer.gate_up, &layer.down}) {
       for (const auto& weight : p->weights()) count(weight);
+      if (p->forms().front() != ActivationForm::kCoded) continue;
+      groups += p->input().wide->num_groups();
+      wide += p->input().wide->count();
     }
   }
   for (const auto& weight : weights_.head.weights()) count(weight);
   std::string text;
   for (const auto& [layout, n] : counts) text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", layout, n);
-  if (!any_coded) return text;
-  return text + (options_.coded_form == kernels::ActivationForm::kInt16 ? "; int16 activations"
-                                                                        : "; int8 activations");
+  if (groups == 0) return text;
+  return fmt::format("{}; {} % of the activations in 16 bits, the rest in 8", text, 100 * wide / groups);
 }
 
 void LlamaDecoder::forward(const ForwardInput& input, KvStorage& kv, float* logits) noexcept {
@@ -138,8 +157,8 @@ void LlamaDecoder::forward(const ForwardInput& input, KvStorage& kv, float* logi
   PAGODA_CHECK(static_cast<int64_t>(input.logit_rows.size()) <= options_.max_logit_rows,
                "{} logit rows of {}", input.logit_rows.size(), options_.max_logit_rows);
   set_positions(input);
-  kernels::embed(weights_.embedding, input.tokens, config_.embedding_scale, scratch_.hidden.row(0),
-                 scratch_.hidden.stride, pool_);
+  kernels::embed(weights_.embedding, input.tokens, config_.embedding_scale,
+                 scratch_.hidden.view(num_tokens, config_.hidden_size), pool_);
   for (int index = 0; index < config_.num_layers; ++index) {
     const LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
     attention_block(layer, index, input, kv);
@@ -162,9 +181,9 @@ void LlamaDecoder::set_positions(const ForwardInput& input) noexcept {
 void LlamaDecoder::project_norm(const Projection& projection, const std::vector<float>& norm,
                                 int64_t num_tokens, Rows& out) noexcept {
   for (const ActivationForm form : projection.forms()) {
-    kernels::rms_norm_convert(scratch_.hidden.row(0), scratch_.hidden.stride, norm.data(),
-                              config_.rms_norm_eps, num_tokens, config_.hidden_size, form, scratch_.converted,
-                              pool_);
+    kernels::rms_norm_convert(scratch_.hidden.view(num_tokens, config_.hidden_size), rms_norm(norm),
+                              projection.input(form), scratch_.converted, pool_);
+    observe(&projection);
     projection.run(scratch_.converted.view(), out.row(0), out.stride, false, pool_);
   }
 }
@@ -172,6 +191,7 @@ void LlamaDecoder::project_norm(const Projection& projection, const std::vector<
 // hidden += projection(converted), with the norm in between where the family has one.
 void LlamaDecoder::add_to_residual(const Projection& projection, const std::vector<float>& post_norm,
                                    int64_t num_tokens) noexcept {
+  observe(&projection);
   if (post_norm.empty()) {
     projection.run(scratch_.converted.view(), scratch_.hidden.row(0), scratch_.hidden.stride, true, pool_);
     return;
@@ -182,7 +202,7 @@ void LlamaDecoder::add_to_residual(const Projection& projection, const std::vect
   pool_.run(static_cast<int>(num_tokens), [&](int token, int) {
     float* const y = out.row(token);
     float* const hidden = scratch_.hidden.row(token);
-    kernels::rms_norm_row(y, post_norm.data(), config_.rms_norm_eps, size, y);
+    kernels::rms_norm_row(y, rms_norm(post_norm), size, y);
     for (int64_t i = 0; i < size; ++i) hidden[i] += y[i];
   });
 }
@@ -195,17 +215,18 @@ void LlamaDecoder::attention_block(const LayerWeights& layer, int index, const F
   project_norm(layer.qkv, layer.attention_norm, num_tokens, qkv);
   rotate_heads(layer, window > 0 && config_.has_rope_sliding ? rope_sliding_ : rope_, num_tokens);
   const PagedKvView view = kv.layer(index);
-  kernels::write_kv(qkv.row(0) + layer.qkv.offset(1), qkv.row(0) + layer.qkv.offset(2), qkv.stride,
-                    input.sequences, view, pool_);
+  const int64_t q_width = int64_t{config_.num_heads} * config_.head_dim;
+  const int64_t kv_width = int64_t{config_.num_kv_heads} * config_.head_dim;
+  kernels::write_kv(qkv.view(num_tokens, kv_width, layer.qkv.offset(1)),
+                    qkv.view(num_tokens, kv_width, layer.qkv.offset(2)), input.sequences, view, pool_);
   kernels::AttentionParams params;
   params.num_heads = config_.num_heads;
   params.scale = config_.attention_scale;
   params.window = window;
-  kernels::attention(qkv.row(0) + layer.qkv.offset(0), qkv.stride, input.sequences, view, params,
-                     scratch_.attention.row(0), scratch_.attention.stride, scratch_.attention_scratch, pool_);
-  kernels::convert_activations(scratch_.attention.row(0), num_tokens, layer.attention_out.depth(),
-                               scratch_.attention.stride, layer.attention_out.form(), scratch_.converted,
-                               pool_);
+  const kernels::RowsView out = scratch_.attention.view(num_tokens, q_width);
+  kernels::attention({qkv.view(num_tokens, q_width, layer.qkv.offset(0)), input.sequences, view}, params, out,
+                     scratch_.attention_scratch, pool_);
+  kernels::convert_activations(out, layer.attention_out.input(), scratch_.converted, pool_);
   add_to_residual(layer.attention_out, layer.post_attention_norm, num_tokens);
 }
 
@@ -217,7 +238,7 @@ void LlamaDecoder::rotate_heads(const LayerWeights& layer, const kernels::RopeTa
   const auto chunks = static_cast<int>((num_tokens + kRowsPerChunk - 1) / kRowsPerChunk);
   const auto heads = [&](float* x, int count, const std::vector<float>& norm, int64_t position) {
     for (int head = 0; head < count; ++head, x += config_.head_dim) {
-      if (!norm.empty()) kernels::rms_norm_row(x, norm.data(), config_.rms_norm_eps, config_.head_dim, x);
+      if (!norm.empty()) kernels::rms_norm_row(x, rms_norm(norm), config_.head_dim, x);
       kernels::rope_row(x, rope, position);
     }
   };
@@ -235,9 +256,11 @@ void LlamaDecoder::rotate_heads(const LayerWeights& layer, const kernels::RopeTa
 void LlamaDecoder::feed_forward_block(const LayerWeights& layer, int64_t num_tokens) noexcept {
   Rows& gate_up = scratch_.gate_up;
   project_norm(layer.gate_up, layer.feed_forward_norm, num_tokens, gate_up);
-  kernels::gated_activation_convert(config_.activation, gate_up.row(0) + layer.gate_up.offset(0),
-                                    gate_up.row(0) + layer.gate_up.offset(1), gate_up.stride, num_tokens,
-                                    config_.intermediate_size, layer.down.form(), scratch_.converted, pool_);
+  const int64_t width = config_.intermediate_size;
+  kernels::gated_activation_convert(config_.activation,
+                                    {gate_up.view(num_tokens, width, layer.gate_up.offset(0)),
+                                     gate_up.view(num_tokens, width, layer.gate_up.offset(1))},
+                                    layer.down.input(), scratch_.converted, pool_);
   add_to_residual(layer.down, layer.post_feed_forward_norm, num_tokens);
 }
 
@@ -248,12 +271,12 @@ void LlamaDecoder::output_head(const ForwardInput& input, float* logits) noexcep
     std::copy_n(scratch_.hidden.row(input.logit_rows[static_cast<size_t>(i)]), config_.hidden_size,
                 rows.row(i));
   }
-  const auto normed = [&](ActivationForm form) {
-    kernels::rms_norm_convert(rows.row(0), rows.stride, weights_.final_norm.data(), config_.rms_norm_eps,
-                              num_rows, config_.hidden_size, form, scratch_.converted, pool_);
+  const auto normed = [&](const kernels::ActivationSpec& spec) {
+    kernels::rms_norm_convert(rows.view(num_rows, config_.hidden_size), rms_norm(weights_.final_norm), spec,
+                              scratch_.converted, pool_);
   };
   if (config_.tied_embeddings) {
-    normed(kernels::activation_form(weights_.embedding.layout(), options_.coded_form));
+    normed({kernels::activation_form(weights_.embedding.layout()), &weights_.tied_head_wide});
     kernels::MatmulJob job;
     job.weight = &weights_.embedding;
     job.out = logits;
@@ -261,8 +284,62 @@ void LlamaDecoder::output_head(const ForwardInput& input, float* logits) noexcep
     kernels::matmul(scratch_.converted.view(), std::span(&job, 1), pool_);
     return;
   }
-  normed(weights_.head.form());
+  normed(weights_.head.input());
   weights_.head.run(scratch_.converted.view(), logits, logits_stride(), false, pool_);
+}
+
+void LlamaDecoder::set_activation_precision() {
+  if (options_.activation_precision == ActivationPrecision::kInt16) return;  // what load() left
+  if (options_.activation_precision == ActivationPrecision::kInt8) return set_narrow_groups();
+  GroupStatistics statistics;
+  measure_groups(statistics);
+  set_wide_groups(statistics);
+}
+
+// Runs random tokens and collects what the inputs of all projections look like.
+void LlamaDecoder::measure_groups(GroupStatistics& statistics) {
+  constexpr int64_t kTokens = 64;  // the shares of the outlier channels hardly change with more
+  constexpr uint64_t kSeed = 1;
+  const int64_t count = std::min({kTokens, options_.max_tokens, options_.max_context});
+  std::vector<TokenId> tokens;
+  for (int64_t i = 0; i < count; ++i) {
+    const double draw = uniform01(kSeed, 0, static_cast<uint64_t>(i));
+    tokens.push_back(TokenId{static_cast<int32_t>(draw * static_cast<double>(config_.vocab_size))});
+  }
+  std::vector<BlockId> table;
+  for (int32_t block = 0; block * kKvBlockTokens < count; ++block) table.push_back(BlockId{block});
+  KvStorage kv(kv_shape(), static_cast<int>(table.size()));
+  kernels::AttentionSequence sequence;
+  sequence.num_tokens = count;
+  sequence.block_table = table;
+  statistics_ = &statistics;
+  forward({tokens, std::span(&sequence, 1), {}}, kv, nullptr);
+  statistics_ = nullptr;
+}
+
+void LlamaDecoder::set_wide_groups(const GroupStatistics& statistics) {
+  for (size_t index = 0; index < weights_.layers.size(); ++index) {
+    LayerWeights& layer = weights_.layers[index];
+    const WideFractions fractions = wide_fractions(static_cast<int>(index), config_.num_layers);
+    const auto choose = [&](Projection& projection, double fraction) {
+      projection.set_wide(statistics.choose(&projection, projection.depth(), fraction));
+    };
+    choose(layer.qkv, fractions.qkv);
+    choose(layer.attention_out, fractions.attention_out);
+    choose(layer.gate_up, fractions.gate_up);
+    choose(layer.down, fractions.down);
+  }
+}
+
+void LlamaDecoder::set_narrow_groups() {
+  const auto narrow = [](Projection& projection) {
+    projection.set_wide(kernels::WideGroups::none(projection.depth()));
+  };
+  for (LayerWeights& layer : weights_.layers) {
+    for (Projection* p : {&layer.qkv, &layer.attention_out, &layer.gate_up, &layer.down}) narrow(*p);
+  }
+  weights_.tied_head_wide = kernels::WideGroups::none(config_.hidden_size);
+  if (!config_.tied_embeddings) narrow(weights_.head);
 }
 
 }  // namespace
@@ -270,9 +347,10 @@ void LlamaDecoder::output_head(const ForwardInput& input, float* logits) noexcep
 Result<std::unique_ptr<Decoder>> load_decoder(const Checkpoint& checkpoint, const DecoderOptions& options,
                                               ComputePool& pool) {
   PAGODA_CHECK(options.max_context > 0 && options.max_tokens > 0);
-  auto weights = PAGODA_TRY(load_decoder_weights(checkpoint, {options.precision, options.coded_form}, pool));
-  return std::unique_ptr<Decoder>(
-      std::make_unique<LlamaDecoder>(checkpoint.config, options, std::move(weights), pool));
+  auto weights = PAGODA_TRY(load_decoder_weights(checkpoint, options.precision, pool));
+  auto decoder = std::make_unique<LlamaDecoder>(checkpoint.config, options, std::move(weights), pool);
+  decoder->set_activation_precision();
+  return std::unique_ptr<Decoder>(std::move(decoder));
 }
 
 }  // namespace pagoda::model

@@ -6,17 +6,17 @@
 
 #include "base/result.h"
 #include "base/thread_pool.h"
-#include "kernels/activations.h"
 #include "model/checkpoint.h"
 #include "model/model.h"
 #include "model/pack.h"
+#include "model/wide_groups.h"
 
 namespace pagoda::model {
 
 struct DecoderOptions {
   WeightPrecision precision = WeightPrecision::kNative;
-  // What 4- and 8-bit weights multiply with: kInt8, or kInt16 at half the speed of long prompts and batches.
-  kernels::ActivationForm coded_form = kernels::ActivationForm::kInt8;
+  // What 4- and 8-bit weights multiply with; 16 bits cost up to half the speed of long prompts and batches.
+  ActivationPrecision activation_precision = ActivationPrecision::kInt8;
   DType kv_dtype = DType::kBF16;
   int64_t max_tokens = 512;      // tokens of one forward step
   int64_t max_logit_rows = 128;  // logit rows of one forward step

@@ -40,10 +40,10 @@ Result<std::vector<float>> load_norm(const Checkpoint& checkpoint, const std::st
 }  // namespace
 
 Result<Projection> Projection::load(const TensorSource& tensors, std::span<const Section> sections,
-                                    int64_t depth, const PackingOptions& options, ComputePool& pool) {
+                                    int64_t depth, WeightPrecision precision, ComputePool& pool) {
   Projection projection;
   projection.depth_ = depth;
-  projection.coded_form_ = options.coded_form;
+  projection.wide_ = kernels::WideGroups::all(depth);
   Readers readers;
   for (const auto& section : sections) {
     readers.push_back(PAGODA_TRY(tensors.matrix(section.name + ".weight", section.rows, depth)));
@@ -51,7 +51,7 @@ Result<Projection> Projection::load(const TensorSource& tensors, std::span<const
   std::vector<const MatrixReader*> all;
   for (const auto& reader : readers) all.push_back(reader.get());
   // One weight of all sections if the formats agree, else one weight each.
-  const size_t per_weight = can_pack_together(all, options.precision) ? sections.size() : 1;
+  const size_t per_weight = can_pack_together(all, precision) ? sections.size() : 1;
   for (size_t first = 0; first < sections.size(); first += per_weight) {
     int64_t column = projection.width_;
     projection.columns_.push_back(column);
@@ -59,9 +59,9 @@ Result<Projection> Projection::load(const TensorSource& tensors, std::span<const
       projection.offsets_.push_back(column);
       column += sections[s].rows;
     }
-    auto weight = PAGODA_TRY(pack_matrix(std::span(all).subspan(first, per_weight), options.precision, pool));
+    auto weight = PAGODA_TRY(pack_matrix(std::span(all).subspan(first, per_weight), precision, pool));
     projection.width_ += weight.padded_rows();
-    const ActivationForm form = kernels::activation_form(weight.layout(), options.coded_form);
+    const ActivationForm form = kernels::activation_form(weight.layout());
     if (std::find(projection.forms_.begin(), projection.forms_.end(), form) == projection.forms_.end()) {
       projection.forms_.push_back(form);
     }
@@ -83,7 +83,7 @@ void Projection::run(const kernels::Activations& x, float* out, int64_t out_stri
   std::array<kernels::MatmulJob, 3> jobs;
   size_t count = 0;
   for (size_t i = 0; i < weights_.size(); ++i) {
-    if (kernels::activation_form(weights_[i].layout(), coded_form_) != x.form) continue;
+    if (kernels::activation_form(weights_[i].layout()) != x.form) continue;
     kernels::MatmulJob& job = jobs[count++];
     job.weight = &weights_[i];
     job.bias = biases_[i].empty() ? nullptr : biases_[i].data();
@@ -96,7 +96,7 @@ void Projection::run(const kernels::Activations& x, float* out, int64_t out_stri
 
 namespace {
 
-Result<LayerWeights> load_layer(const Checkpoint& checkpoint, int index, const PackingOptions& options,
+Result<LayerWeights> load_layer(const Checkpoint& checkpoint, int index, WeightPrecision precision,
                                 ComputePool& pool) {
   const ModelConfig& config = checkpoint.config;
   const TensorSource& tensors = *checkpoint.tensors;
@@ -126,22 +126,22 @@ Result<LayerWeights> load_layer(const Checkpoint& checkpoint, int index, const P
   const std::array<Projection::Section, 3> qkv{{{attention + "q_proj", q_rows, config.qkv_bias},
                                                 {attention + "k_proj", kv_rows, config.qkv_bias},
                                                 {attention + "v_proj", kv_rows, config.qkv_bias}}};
-  layer.qkv = PAGODA_TRY(Projection::load(tensors, qkv, config.hidden_size, options, pool));
+  layer.qkv = PAGODA_TRY(Projection::load(tensors, qkv, config.hidden_size, precision, pool));
   const std::array<Projection::Section, 1> out{
       {{attention + "o_proj", config.hidden_size, config.attention_out_bias}}};
-  layer.attention_out = PAGODA_TRY(Projection::load(tensors, out, q_rows, options, pool));
+  layer.attention_out = PAGODA_TRY(Projection::load(tensors, out, q_rows, precision, pool));
   const std::array<Projection::Section, 2> gate_up{
       {{mlp + "gate_proj", config.intermediate_size, config.mlp_bias},
        {mlp + "up_proj", config.intermediate_size, config.mlp_bias}}};
-  layer.gate_up = PAGODA_TRY(Projection::load(tensors, gate_up, config.hidden_size, options, pool));
+  layer.gate_up = PAGODA_TRY(Projection::load(tensors, gate_up, config.hidden_size, precision, pool));
   const std::array<Projection::Section, 1> down{{{mlp + "down_proj", config.hidden_size, config.mlp_bias}}};
-  layer.down = PAGODA_TRY(Projection::load(tensors, down, config.intermediate_size, options, pool));
+  layer.down = PAGODA_TRY(Projection::load(tensors, down, config.intermediate_size, precision, pool));
   return layer;
 }
 
 }  // namespace
 
-Result<DecoderWeights> load_decoder_weights(const Checkpoint& checkpoint, const PackingOptions& options,
+Result<DecoderWeights> load_decoder_weights(const Checkpoint& checkpoint, WeightPrecision precision,
                                             ComputePool& pool) {
   const ModelConfig& config = checkpoint.config;
   DecoderWeights weights;
@@ -149,11 +149,12 @@ Result<DecoderWeights> load_decoder_weights(const Checkpoint& checkpoint, const 
     const auto reader = PAGODA_TRY(
         checkpoint.tensors->matrix("model.embed_tokens.weight", config.vocab_size, config.hidden_size));
     const std::array<const MatrixReader*, 1> parts{reader.get()};
-    weights.embedding = PAGODA_TRY(pack_matrix(parts, options.precision, pool));
+    weights.embedding = PAGODA_TRY(pack_matrix(parts, precision, pool));
   }
+  weights.tied_head_wide = kernels::WideGroups::all(config.hidden_size);
   weights.bytes = weights.embedding.bytes();
   for (int index = 0; index < config.num_layers; ++index) {
-    auto layer = PAGODA_TRY(load_layer(checkpoint, index, options, pool));
+    auto layer = PAGODA_TRY(load_layer(checkpoint, index, precision, pool));
     weights.bytes +=
         layer.qkv.bytes() + layer.attention_out.bytes() + layer.gate_up.bytes() + layer.down.bytes();
     weights.layers.push_back(std::move(layer));
@@ -161,7 +162,8 @@ Result<DecoderWeights> load_decoder_weights(const Checkpoint& checkpoint, const 
   weights.final_norm = PAGODA_TRY(load_norm(checkpoint, "model.norm", config.hidden_size));
   if (!config.tied_embeddings) {
     const std::array<Projection::Section, 1> head{{{"lm_head", config.vocab_size, false}}};
-    weights.head = PAGODA_TRY(Projection::load(*checkpoint.tensors, head, config.hidden_size, options, pool));
+    weights.head =
+        PAGODA_TRY(Projection::load(*checkpoint.tensors, head, config.hidden_size, precision, pool));
     weights.bytes += weights.head.bytes();
   }
   return weights;

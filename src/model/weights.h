@@ -16,11 +16,6 @@
 
 namespace pagoda::model {
 
-struct PackingOptions {
-  WeightPrecision precision = WeightPrecision::kNative;
-  kernels::ActivationForm coded_form = kernels::ActivationForm::kInt8;  // for 4- and 8-bit weights
-};
-
 // One or more matrices that multiply the same input (q, k, v; gate, up). They are packed as one weight where
 // their formats allow it and run as one parallel section in any case. Section s of the output starts at
 // column offset(s).
@@ -33,7 +28,7 @@ class Projection {
   };
 
   static Result<Projection> load(const TensorSource& tensors, std::span<const Section> sections,
-                                 int64_t depth, const PackingOptions& options, ComputePool& pool);
+                                 int64_t depth, WeightPrecision precision, ComputePool& pool);
 
   int64_t offset(size_t section) const { return offsets_[section]; }
   int64_t width() const { return width_; }  // floats of one output row; a multiple of 32
@@ -42,8 +37,12 @@ class Projection {
   std::span<const PackedWeight> weights() const { return weights_; }
   // The distinct forms that the weights multiply with; nearly always one.
   std::span<const kernels::ActivationForm> forms() const { return forms_; }
+  // The input in one of forms(); valid while the projection stays where it is.
+  kernels::ActivationSpec input(kernels::ActivationForm form) const { return {form, &wide_}; }
   // Of a projection with one section.
-  kernels::ActivationForm form() const { return forms_.front(); }
+  kernels::ActivationSpec input() const { return input(forms_.front()); }
+  // Which groups of a coded input are wide; all of them after load().
+  void set_wide(kernels::WideGroups wide) { wide_ = std::move(wide); }
 
   // out (+)= x W^T + b for every weight whose form is x.form. out rows are `out_stride` floats apart.
   void run(const kernels::Activations& x, float* out, int64_t out_stride, bool accumulate,
@@ -55,7 +54,7 @@ class Projection {
   std::vector<int64_t> columns_;            // parallel to weights_: first output column
   std::vector<int64_t> offsets_;            // per section
   std::vector<kernels::ActivationForm> forms_;
-  kernels::ActivationForm coded_form_ = kernels::ActivationForm::kInt8;
+  kernels::WideGroups wide_;
   int64_t width_ = 0, depth_ = 0;
 };
 
@@ -72,7 +71,8 @@ struct LayerWeights {
 };
 
 struct DecoderWeights {
-  PackedWeight embedding;  // [vocab, hidden]; also the output head when tied
+  PackedWeight embedding;              // [vocab, hidden]; also the output head when tied
+  kernels::WideGroups tied_head_wide;  // of the embedding's input as output head
   std::vector<LayerWeights> layers;
   std::vector<float> final_norm;
   Projection head;   // empty (width 0) when tied to the embedding
@@ -81,7 +81,7 @@ struct DecoderWeights {
 
 // Reads and packs everything the configuration names. An absent or misshapen tensor is an error that names
 // it.
-Result<DecoderWeights> load_decoder_weights(const Checkpoint& checkpoint, const PackingOptions& options,
+Result<DecoderWeights> load_decoder_weights(const Checkpoint& checkpoint, WeightPrecision precision,
                                             ComputePool& pool);
 
 }  // namespace pagoda::model

@@ -24,13 +24,13 @@ struct KvShape {
   DType dtype = DType::kBF16;  // kF32 or kBF16
 };
 
-// Bytes of one block over all layers and heads.
+// Bytes of one block over all layers and heads, with what is left free for the sake of the caches.
 size_t kv_block_bytes(const KvShape& shape);
 
 // One layer of the cache as a kernel sees it.
 struct PagedKvView {
   uint8_t* base = nullptr;  // block b of this layer: base + b * block_stride
-  size_t block_stride = 0;  // bytes between blocks
+  size_t block_stride = 0;  // bytes from a block to the next, over all layers
   size_t head_stride = 0;   // bytes between kv heads inside a block; K first, V at + head_stride / 2
   int num_kv_heads = 0;
   int head_dim = 0;
@@ -59,8 +59,10 @@ class KvStorage {
  private:
   KvShape shape_;
   int num_blocks_ = 0;
-  size_t block_bytes_ = 0;  // one layer
-  AlignedBuffer data_;      // [layer][block][head][K, V]
+  size_t block_bytes_ = 0;
+  // [block][layer][head][K, V]: memory is touched, and zeroed by the system, as blocks are used and not a
+  // page for every layer at once.
+  AlignedBuffer data_;
 };
 
 }  // namespace pagoda

@@ -15,7 +15,7 @@ ModelHarness::ModelHarness(const std::filesystem::path& checkpoint, const Harnes
   model::DecoderOptions decoder;
   decoder.precision = options.precision;
   decoder.kv_dtype = options.kv_dtype;
-  decoder.coded_form = options.coded_form;
+  decoder.activation_precision = options.activation_precision;
   decoder.max_tokens = decoder.max_logit_rows = max_tokens_ = options.max_tokens;
   decoder.max_context = options.max_context;
   auto loaded = model::load_decoder(*opened, decoder, pool_);

@@ -20,7 +20,7 @@ namespace pagoda::testing_support {
 struct HarnessOptions {
   model::WeightPrecision precision = model::WeightPrecision::kFloat32;
   DType kv_dtype = DType::kF32;
-  kernels::ActivationForm coded_form = kernels::ActivationForm::kInt8;
+  model::ActivationPrecision activation_precision = model::ActivationPrecision::kInt8;
   int64_t max_tokens = 256;  // of one forward step, and as many logit rows
   int64_t max_context = 512;
 };
@@ -30,7 +30,7 @@ inline HarnessOptions exact_options() {
   return {};
 }
 inline HarnessOptions native_options() {
-  return {model::WeightPrecision::kNative, DType::kBF16, kernels::ActivationForm::kInt8, 256, 512};
+  return {model::WeightPrecision::kNative, DType::kBF16, model::ActivationPrecision::kInt8, 256, 512};
 }
 
 class ModelHarness {

@@ -28,7 +28,7 @@ class SmolLm2Test : public testing::TestWithParam<Isa> {
 
   HarnessOptions options(model::WeightPrecision precision) const {
     const bool exact = precision == model::WeightPrecision::kFloat32;
-    return {precision, exact ? DType::kF32 : DType::kBF16, kernels::ActivationForm::kInt16, 128, 1024};
+    return {precision, exact ? DType::kF32 : DType::kBF16, model::ActivationPrecision::kMixed, 128, 1024};
   }
 
   template <class T>

@@ -28,10 +28,8 @@ static inline void store_bytes(const __m256i (&c)[4], int8_t* out) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm256_permutevar8x32_epi32(packed, order));
 }
 
-// Stores 32 codes; where there are two planes, c becomes what the planes stand for.
-template <int kLimit>
-static inline void store_codes(__m256i (&c)[4], int64_t at, const QuantizedGroups& out) {
-  if (kLimit == 127) return store_bytes(c, out.codes + at);
+// Stores 32 codes of a wide group; c becomes what the two bytes stand for.
+static inline void store_wide(__m256i (&c)[4], int8_t* high_at, int8_t* low_at) {
   __m256i high[4], low[4];
   for (int i = 0; i < 4; ++i) {
     // The low byte as a signed number; what is left is a multiple of 256.
@@ -40,30 +38,36 @@ static inline void store_codes(__m256i (&c)[4], int64_t at, const QuantizedGroup
     low[i] = _mm256_max_epi32(low[i], _mm256_set1_epi32(-127));
     c[i] = _mm256_add_epi32(_mm256_slli_epi32(high[i], 8), low[i]);
   }
-  store_bytes(high, out.codes + at);
-  store_bytes(low, out.low_codes + at);
+  store_bytes(high, high_at);
+  store_bytes(low, low_at);
 }
 
-// kLimit: the largest code.
-template <int kLimit>
 void quantize(const float* x, int64_t groups, const QuantizedGroups& out) {
+  int8_t* low = out.low_codes;
   for (int64_t g = 0; g < groups; ++g, x += 32) {
     const __m256 v[4] = {_mm256_loadu_ps(x), _mm256_loadu_ps(x + 8), _mm256_loadu_ps(x + 16),
                          _mm256_loadu_ps(x + 24)};
     const int32_t max_bits = largest_bits(v);
     float max;
     __builtin_memcpy(&max, &max_bits, 4);
+    const bool wide = out.wide[g] != 0;
+    const float limit = wide ? 32512.0f : 127.0f;
     const bool finite = max_bits < 0x7f800000, usable = finite && max >= kZeroBelow;
-    const __m256 inverse = _mm256_set1_ps(usable ? static_cast<float>(kLimit) / max : 0.0f);
+    const __m256 inverse = _mm256_set1_ps(usable ? limit / max : 0.0f);
     const __m256i keep = _mm256_set1_epi32(usable ? -1 : 0);
     __m256i c[4];
     for (int i = 0; i < 4; ++i)
       c[i] = _mm256_and_si256(_mm256_cvtps_epi32(_mm256_mul_ps(v[i], inverse)), keep);
-    store_codes<kLimit>(c, g * 32, out);
+    if (wide) {
+      store_wide(c, out.codes + g * 32, low);
+      low += 32;
+    } else {
+      store_bytes(c, out.codes + g * 32);
+    }
     const int first = sum_of(_mm256_add_epi32(c[0], c[1])), second = sum_of(_mm256_add_epi32(c[2], c[3]));
     out.sums[g * 2] = first;
     out.sums[g * 2 + 1] = second;
-    out.scales[g] = !finite ? __builtin_nanf("") : usable ? max / static_cast<float>(kLimit) : 0.0f;
+    out.scales[g] = !finite ? __builtin_nanf("") : usable ? max / limit : 0.0f;
     out.scaled_sums[g] = out.scales[g] * static_cast<float>(first + second);
   }
 }
@@ -91,6 +95,6 @@ void round_bf16(const float* x, int64_t count, uint16_t* out) {
 
 }  // namespace
 
-const ActivationBody activation_body = {quantize<127>, quantize<32512>, round_bf16};
+const ActivationBody activation_body = {quantize, round_bf16};
 
 }  // namespace pagoda::kernels::avx2

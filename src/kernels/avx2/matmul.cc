@@ -94,16 +94,59 @@ PAGODA_INLINE void dot8(const uint8_t* w, const int8_t* const (&x)[M], int64_t a
   }
 }
 
-// kGroup: 16, 32, or 64 for any larger multiple of 32. Vectors [first, first + Z) of the panel. Plane h of
-// row m is int8 row m * kPlanes + h.
-template <int kBits, int kGroup, bool kOffsets, int kPlanes, int M, int Z>
-void coded_block(const MatmulPanel& p, int64_t row, int first) {
-  const int64_t num_scales = p.depth / 32, num_sums = p.depth / 16;
-  const int group = kGroup <= 32 ? kGroup : p.group_size;
-  const int8_t* x[M * kPlanes];
-  for (int r = 0; r < M * kPlanes; ++r) x[r] = p.codes + (row * kPlanes + r) * p.depth;
+// Activation rows [row, row + M) of a panel, and how far their low codes are read.
+template <int M>
+struct CodedRows {
+  CodedRows(const MatmulPanel& p, int64_t row) {
+    for (int m = 0; m < M; ++m) {
+      codes[m] = p.codes + (row + m) * p.depth;
+      low_codes[m] = p.low_codes + (row + m) * p.low_depth;
+      scales[m] = p.scales + (row + m) * (p.depth / 32);
+      sums[m] = p.sums + (row + m) * (p.depth / 16);
+      scaled_sums[m] = p.scaled_sums + (row + m) * (p.depth / 32);
+    }
+  }
+  const int8_t *codes[M], *low_codes[M];
+  const float *scales[M], *scaled_sums[M];
+  const int32_t* sums[M];
+  int64_t low_at = 0;
+};
+
+template <int kBits, int kDepth, int M, int Z>
+PAGODA_INLINE void dot(const uint8_t* w, const int8_t* const (&x)[M], int64_t at, __m256i (&c)[M][Z]) {
+  kBits == 4 ? dot4<kDepth, M, Z>(w, x, at, c) : dot8<kDepth, M, Z>(w, x, at, c);
+}
+
+// The integer sums c of kStep columns from `at` on: (code - zero_point) . x. Wide groups pass over the codes
+// once for the high bytes and once for the low ones.
+template <int kBits, int kStep, bool kOffsets, int M, int Z>
+PAGODA_INLINE void coded_sums(const MatmulPanel& p, const uint8_t* w, int64_t at, CodedRows<M>& rows,
+                              __m256i (&c)[M][Z]) {
   // dot8 takes codes as code - 128.
   const int zero_point = (kOffsets ? 0 : p.zero_point) - (kBits == 8 ? 128 : 0);
+  const bool wide = p.wide[at / 32] != 0;
+  int zero_term[M];
+  for (int m = 0; m < M; ++m) {
+    const int32_t* const sums = rows.sums[m] + at / 16;
+    zero_term[m] = -zero_point * (kStep == 16 ? sums[0] : sums[0] + sums[1]);
+    for (int z = 0; z < Z; ++z) c[m][z] = _mm256_set1_epi32(wide ? 0 : zero_term[m]);
+  }
+  dot<kBits, kStep, M, Z>(w, rows.codes, at, c);
+  if (!wide) return;
+  for (int m = 0; m < M; ++m) {
+    for (int z = 0; z < Z; ++z) {
+      c[m][z] = _mm256_add_epi32(_mm256_slli_epi32(c[m][z], 8), _mm256_set1_epi32(zero_term[m]));
+    }
+  }
+  dot<kBits, kStep, M, Z>(w, rows.low_codes, rows.low_at, c);
+  rows.low_at += kStep;
+}
+
+// kGroup: 16, 32, or 64 for any larger multiple of 32. Vectors [first, first + Z) of the panel.
+template <int kBits, int kGroup, bool kOffsets, int M, int Z>
+void coded_block(const MatmulPanel& p, int64_t row, int first) {
+  const int group = kGroup <= 32 ? kGroup : p.group_size;
+  CodedRows<M> rows(p, row);
   __m256 acc[M][Z];
   for (int m = 0; m < M; ++m) {
     for (int z = 0; z < Z; ++z) acc[m][z] = _mm256_setzero_ps();
@@ -118,36 +161,19 @@ void coded_block(const MatmulPanel& p, int64_t row, int first) {
     for (int m = 0; m < M; ++m) {
       for (int z = 0; z < Z; ++z) t[m][z] = _mm256_setzero_ps();
     }
-    for (int part = 0; part < (kGroup <= 32 ? kStep : group); part += kStep) {
-      const int64_t a = (k + part) / 32, s = (k + part) / 16;
-      __m256i c[M * kPlanes][Z];
+    for (int part = 0; part < (kGroup <= 32 ? kStep : group); part += kStep, w += kStep * kBits * 4) {
+      const int64_t at = k + part;
+      __m256i c[M][Z];
+      coded_sums<kBits, kStep, kOffsets, M, Z>(p, w + first * 32, at, rows, c);
       for (int m = 0; m < M; ++m) {
-        const int32_t* const sums = p.sums + (row + m) * num_sums + s;
-        const int sum = kStep == 16 ? sums[0] : sums[0] + sums[1];
-        for (int z = 0; z < Z; ++z) {
-          if (kPlanes == 2) c[m * kPlanes][z] = _mm256_setzero_si256();
-          c[m * kPlanes + kPlanes - 1][z] = _mm256_set1_epi32(-zero_point * sum);
-        }
+        const float factor = rows.scales[m][at / 32];
         if (kOffsets) {
-          const int64_t at = (row + m) * num_scales + a;
-          const float term = kStep == 16 ? p.scales[at] * static_cast<float>(sum) : p.scaled_sums[at];
-          u[m] += term;
+          u[m] +=
+              kStep == 16 ? factor * static_cast<float>(rows.sums[m][at / 16]) : rows.scaled_sums[m][at / 32];
         }
-      }
-      if (kBits == 4) {
-        dot4<kStep, M * kPlanes, Z>(w + first * 32, x, k + part, c);
-        w += kStep * 16;
-      } else {
-        dot8<kStep, M * kPlanes, Z>(w + first * 32, x, k + part, c);
-        w += kStep * 32;
-      }
-      for (int m = 0; m < M; ++m) {
-        const __m256 x_scale = _mm256_set1_ps(p.scales[(row + m) * num_scales + a]);
+        const __m256 x_scale = _mm256_set1_ps(factor);
         for (int z = 0; z < Z; ++z) {
-          const __m256i dots = kPlanes == 1 ? c[m][z]
-                                            : _mm256_add_epi32(_mm256_slli_epi32(c[m * kPlanes][z], 8),
-                                                               c[m * kPlanes + kPlanes - 1][z]);
-          const __m256 sum = _mm256_cvtepi32_ps(dots);
+          const __m256 sum = _mm256_cvtepi32_ps(c[m][z]);
           t[m][z] = kGroup <= 32 ? _mm256_mul_ps(x_scale, sum) : _mm256_fmadd_ps(x_scale, sum, t[m][z]);
         }
       }
@@ -163,11 +189,11 @@ void coded_block(const MatmulPanel& p, int64_t row, int first) {
   finish<M, Z>(p, row, first, acc, p.multiplier);
 }
 
-template <int kBits, int kGroup, bool kOffsets, int kPlanes, int M>
+template <int kBits, int kGroup, bool kOffsets, int M>
 PAGODA_INLINE void coded_panel(const MatmulPanel& p, int64_t row) {
-  constexpr int kInt8Rows = M * kPlanes, kWide = kInt8Rows == 1 ? 4 : kInt8Rows == 2 ? 2 : 1;
+  constexpr int kWide = M == 1 ? 4 : M == 2 ? 2 : 1;
   for (int first = 0; first < kVectors; first += kWide)
-    coded_block<kBits, kGroup, kOffsets, kPlanes, M, kWide>(p, row, first);
+    coded_block<kBits, kGroup, kOffsets, M, kWide>(p, row, first);
 }
 
 template <int kBits, int kGroup, bool kOffsets>
@@ -177,38 +203,26 @@ void coded_rows(const MatmulPanel& p) {
     const int64_t row = p.rows * b / blocks;
     switch (p.rows * (b + 1) / blocks - row) {
       case 1:
-        coded_panel<kBits, kGroup, kOffsets, 1, 1>(p, row);
+        coded_panel<kBits, kGroup, kOffsets, 1>(p, row);
         break;
       case 2:
-        coded_panel<kBits, kGroup, kOffsets, 1, 2>(p, row);
+        coded_panel<kBits, kGroup, kOffsets, 2>(p, row);
         break;
       case 3:
-        coded_panel<kBits, kGroup, kOffsets, 1, 3>(p, row);
+        coded_panel<kBits, kGroup, kOffsets, 3>(p, row);
         break;
       default:
-        coded_panel<kBits, kGroup, kOffsets, 1, 4>(p, row);
+        coded_panel<kBits, kGroup, kOffsets, 4>(p, row);
         break;
     }
   }
 }
 
-template <int kBits, int kGroup, bool kOffsets>
-void two_plane_rows(const MatmulPanel& p) {
-  int64_t row = 0;
-  for (; row + 2 <= p.rows; row += 2) coded_panel<kBits, kGroup, kOffsets, 2, 2>(p, row);
-  if (row < p.rows) coded_panel<kBits, kGroup, kOffsets, 2, 1>(p, row);
-}
-
-template <int kBits, int kGroup, bool kOffsets>
-void coded_planes(const MatmulPanel& p) {
-  p.planes == 1 ? coded_rows<kBits, kGroup, kOffsets>(p) : two_plane_rows<kBits, kGroup, kOffsets>(p);
-}
-
 template <int kBits, bool kOffsets>
 void coded_groups(const MatmulPanel& p) {
-  if (p.group_size == 16) return coded_planes<kBits, 16, kOffsets>(p);
-  if (p.group_size == 32) return coded_planes<kBits, 32, kOffsets>(p);
-  coded_planes<kBits, 64, kOffsets>(p);
+  if (p.group_size == 16) return coded_rows<kBits, 16, kOffsets>(p);
+  if (p.group_size == 32) return coded_rows<kBits, 32, kOffsets>(p);
+  coded_rows<kBits, 64, kOffsets>(p);
 }
 
 template <int kBits>

@@ -31,39 +31,54 @@ PAGODA_INLINE void prefetch(const uint8_t* at, int line) {
   _mm_prefetch(reinterpret_cast<const char*>(at) + line * 64, _MM_HINT_T1);
 }
 
-// Scores of the 16 tokens of block b.
-template <bool kBf16, int R>
-PAGODA_INLINE void score_block(AttentionTile& tile, int b) {
+// Scores of the tokens of B blocks from block b on. Each query value is broadcast for all of them: with one
+// block the broadcasts, and with few rows the latency of the sums, would take longer than the products.
+template <bool kBf16, int R, int B>
+PAGODA_INLINE void score_blocks(AttentionTile& tile, int b) {
   const int dim = tile.head_dim;
-  const uint8_t* const k = tile.k_blocks[b];
-  // A null area is replaced by the block itself: a prefetch of what is there costs less than a branch.
-  const uint8_t* const first = tile.beside_scores[0][b] != nullptr ? tile.beside_scores[0][b] : k;
-  const uint8_t* const second = tile.beside_scores[1][b] != nullptr ? tile.beside_scores[1][b] : k;
-  __m512 acc[R];
-  for (int r = 0; r < R; ++r) acc[r] = _mm512_setzero_ps();
+  const uint8_t *k[B], *first[B], *second[B];
+  __m512 acc[R][B];
+  for (int i = 0; i < B; ++i) {
+    k[i] = tile.k_blocks[b + i];
+    // A null area is replaced by the block itself: a prefetch of what is there costs less than a branch.
+    first[i] = tile.beside_scores[0][b + i] != nullptr ? tile.beside_scores[0][b + i] : k[i];
+    second[i] = tile.beside_scores[1][b + i] != nullptr ? tile.beside_scores[1][b + i] : k[i];
+    for (int r = 0; r < R; ++r) acc[r][i] = _mm512_setzero_ps();
+  }
   const int steps = kBf16 ? dim / 2 : dim;
   for (int d = 0; d < steps; ++d) {
-    prefetch(first, d);
-    prefetch(second, d);
-    if constexpr (kBf16) {
-      const auto key = reinterpret_cast<__m512bh>(_mm512_loadu_si512(k + d * 64));
-      const auto* const q = reinterpret_cast<const uint16_t*>(tile.q) + d * 2;
-      for (int r = 0; r < R; ++r) acc[r] = _mm512_dpbf16_ps(acc[r], key, broadcast_pair(q + r * dim));
-    } else {
-      const __m512 key = _mm512_loadu_ps(k + d * 64);
-      const auto* const q = reinterpret_cast<const float*>(tile.q) + d;
-      for (int r = 0; r < R; ++r) acc[r] = _mm512_fmadd_ps(key, _mm512_set1_ps(q[r * dim]), acc[r]);
+    __m512 key[B];
+    for (int i = 0; i < B; ++i) {
+      key[i] = _mm512_loadu_ps(k[i] + d * 64);
+      prefetch(first[i], d);
+      prefetch(second[i], d);
+    }
+    for (int r = 0; r < R; ++r) {
+      if constexpr (kBf16) {
+        const __m512bh pair = broadcast_pair(reinterpret_cast<const uint16_t*>(tile.q) + r * dim + d * 2);
+        for (int i = 0; i < B; ++i)
+          acc[r][i] = _mm512_dpbf16_ps(acc[r][i], reinterpret_cast<__m512bh>(key[i]), pair);
+      } else {
+        const __m512 value = _mm512_set1_ps(reinterpret_cast<const float*>(tile.q)[r * dim + d]);
+        for (int i = 0; i < B; ++i) acc[r][i] = _mm512_fmadd_ps(key[i], value, acc[r][i]);
+      }
     }
   }
   const __m512 scale = _mm512_set1_ps(tile.scale);
   for (int r = 0; r < R; ++r) {
-    _mm512_storeu_ps(tile.scores + r * kAttentionPartition + b * kBlock, _mm512_mul_ps(acc[r], scale));
+    for (int i = 0; i < B; ++i) {
+      _mm512_storeu_ps(tile.scores + r * kAttentionPartition + (b + i) * kBlock,
+                       _mm512_mul_ps(acc[r][i], scale));
+    }
   }
 }
 
 template <bool kBf16, int R>
 void score(AttentionTile& tile, int first_block, int end_block) {
-  for (int b = first_block; b < end_block; ++b) score_block<kBf16, R>(tile, b);
+  constexpr int kTogether = R <= 2 ? 4 : 2;
+  int b = first_block;
+  for (; b + kTogether <= end_block; b += kTogether) score_blocks<kBf16, R, kTogether>(tile, b);
+  for (; b < end_block; ++b) score_blocks<kBf16, R, 1>(tile, b);
 }
 
 // Turns a row's scores into weights exp(s - max), which are 0 for tokens of its boundary blocks outside its

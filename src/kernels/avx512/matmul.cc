@@ -13,8 +13,7 @@
 namespace pagoda::kernels::avx512 {
 namespace {
 
-constexpr int kCodedRows = 4,
-              kFloatRows = 8;             // kCodedRows: int8 rows; an activation row has one or two planes
+constexpr int kCodedRows = 4, kFloatRows = 8;
 constexpr int64_t kPrefetchAhead = 2048;  // bytes; covers DRAM latency at the speed of one core
 
 PAGODA_INLINE __m512i broadcast32(const void* at) {
@@ -46,10 +45,11 @@ PAGODA_INLINE void finish(const MatmulPanel& p, int64_t row, const __m512 (&acc)
   }
 }
 
-// c[m][z] += codes . x over kDepth columns; w advances past the codes. One row alone has too few chains to
+// c[m][z] += codes . x over kDepth columns; returns where the codes end. One row alone has too few chains to
 // hide the latency of vpdpbusd, so it sums into a second pair: integer sums don't depend on the order.
-template <int kBits, int kDepth, int M>
-PAGODA_INLINE void dot(const uint8_t*& w, const int8_t* const (&x)[M], int64_t at, __m512i (&c)[M][2]) {
+template <int kBits, int kDepth, bool kPrefetch, int M>
+PAGODA_INLINE const uint8_t* dot(const uint8_t* w, const int8_t* const (&x)[M], int64_t at,
+                                 __m512i (&c)[M][2]) {
   const __m512i low = _mm512_set1_epi8(15);
   __m512i d[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
 #pragma GCC unroll 4
@@ -58,7 +58,7 @@ PAGODA_INLINE void dot(const uint8_t*& w, const int8_t* const (&x)[M], int64_t a
     __m512i word[4];
     word[0] = _mm512_loadu_si512(w);
     word[1] = _mm512_loadu_si512(w + 64);
-    prefetch_step(w);
+    if (kPrefetch) prefetch_step(w);
     if (kBits == 4) {
       word[2] = _mm512_and_si512(_mm512_srli_epi16(word[0], 4), low);
       word[3] = _mm512_and_si512(_mm512_srli_epi16(word[1], 4), low);
@@ -68,7 +68,7 @@ PAGODA_INLINE void dot(const uint8_t*& w, const int8_t* const (&x)[M], int64_t a
     } else {
       word[2] = _mm512_loadu_si512(w + 128);
       word[3] = _mm512_loadu_si512(w + 192);
-      prefetch_step(w + 128);
+      if (kPrefetch) prefetch_step(w + 128);
       w += 256;
     }
     for (int m = 0; m < M; ++m) {
@@ -84,22 +84,62 @@ PAGODA_INLINE void dot(const uint8_t*& w, const int8_t* const (&x)[M], int64_t a
     c[0][0] = _mm512_add_epi32(c[0][0], d[0]);
     c[0][1] = _mm512_add_epi32(c[0][1], d[1]);
   }
+  return w;
 }
 
-// kGroup: 16, 32, or 64 for any larger multiple of 32. Plane h of row m is int8 row m * kPlanes + h.
-template <int kBits, int kGroup, bool kOffsets, int kPlanes, int M>
-void coded_block(const MatmulPanel& p, int64_t row) {
-  const int64_t num_scales = p.depth / 32, num_sums = p.depth / 16;
-  const int group = kGroup <= 32 ? kGroup : p.group_size;
-  const int8_t* x[M * kPlanes];
-  for (int r = 0; r < M * kPlanes; ++r) x[r] = p.codes + (row * kPlanes + r) * p.depth;
-  const float *xs[M], *scaled_sums[M];
-  const int32_t* sums[M];
-  for (int m = 0; m < M; ++m) {
-    xs[m] = p.scales + (row + m) * num_scales;
-    sums[m] = p.sums + (row + m) * num_sums;
-    scaled_sums[m] = p.scaled_sums + (row + m) * num_scales;
+// Activation rows [row, row + M) of a panel, and how far their low codes are read.
+template <int M>
+struct CodedRows {
+  CodedRows(const MatmulPanel& p, int64_t row) {
+    for (int m = 0; m < M; ++m) {
+      codes[m] = p.codes + (row + m) * p.depth;
+      low_codes[m] = p.low_codes + (row + m) * p.low_depth;
+      scales[m] = p.scales + (row + m) * (p.depth / 32);
+      sums[m] = p.sums + (row + m) * (p.depth / 16);
+      scaled_sums[m] = p.scaled_sums + (row + m) * (p.depth / 32);
+    }
   }
+  const int8_t *codes[M], *low_codes[M];
+  const float *scales[M], *scaled_sums[M];
+  const int32_t* sums[M];
+  int64_t low_at = 0;
+};
+
+// The integer sums c of kStep columns from `at` on: (code - zero_point) . x. Wide groups pass over the codes
+// once for the high bytes and once for the low ones. Returns where the codes end.
+template <int kBits, int kStep, bool kOffsets, int M>
+PAGODA_INLINE const uint8_t* coded_sums(const MatmulPanel& p, const uint8_t* w, int64_t at,
+                                        CodedRows<M>& rows, __m512i (&c)[M][2]) {
+  const bool wide = p.wide[at / 32] != 0;
+  __m512i zero_term[M];  // -zero_point * sum of x
+  for (int m = 0; m < M; ++m) {
+    if (kOffsets) {
+      zero_term[m] = _mm512_setzero_si512();
+    } else {
+      const int32_t* const sums = rows.sums[m] + at / 16;
+      zero_term[m] = _mm512_set1_epi32(-p.zero_point * (kStep == 16 ? sums[0] : sums[0] + sums[1]));
+    }
+    c[m][0] = c[m][1] = wide ? _mm512_setzero_si512() : zero_term[m];
+  }
+  const uint8_t* const end = dot<kBits, kStep, true>(w, rows.codes, at, c);
+  if (wide) {
+    for (int m = 0; m < M; ++m) {
+      for (int z = 0; z < 2; ++z) {
+        c[m][z] = _mm512_slli_epi32(c[m][z], 8);
+        if (!kOffsets) c[m][z] = _mm512_add_epi32(c[m][z], zero_term[m]);
+      }
+    }
+    dot<kBits, kStep, false>(w, rows.low_codes, rows.low_at, c);
+    rows.low_at += kStep;
+  }
+  return end;
+}
+
+// kGroup: 16, 32, or 64 for any larger multiple of 32.
+template <int kBits, int kGroup, bool kOffsets, int M>
+void coded_block(const MatmulPanel& p, int64_t row) {
+  const int group = kGroup <= 32 ? kGroup : p.group_size;
+  CodedRows<M> rows(p, row);
   __m512 acc[M][2];
   for (int m = 0; m < M; ++m) acc[m][0] = acc[m][1] = _mm512_setzero_ps();
   const uint8_t* w = p.weights;
@@ -117,26 +157,18 @@ void coded_block(const MatmulPanel& p, int64_t row) {
     for (int m = 0; m < M; ++m) t[m][0] = t[m][1] = _mm512_setzero_ps();
     constexpr int kStep = kGroup < 32 ? kGroup : 32;
     for (int part = 0; part < (kGroup <= 32 ? kStep : group); part += kStep) {
-      const int64_t a = (first + part) / 32, s = (first + part) / 16;
-      __m512i c[M * kPlanes][2];
+      const int64_t at = first + part;
+      __m512i c[M][2];
+      w = coded_sums<kBits, kStep, kOffsets, M>(p, w, at, rows, c);
       for (int m = 0; m < M; ++m) {
-        const int sum = kStep == 16 ? sums[m][s] : sums[m][s] + sums[m][s + 1];
-        if (kPlanes == 2) c[m * kPlanes][0] = c[m * kPlanes][1] = _mm512_setzero_si512();
-        const int low = m * kPlanes + kPlanes - 1;
-        c[low][0] = c[low][1] = kOffsets ? _mm512_setzero_si512() : _mm512_set1_epi32(-p.zero_point * sum);
+        const float factor = rows.scales[m][at / 32];
         if (kOffsets) {
-          const float term = kStep == 16 ? xs[m][a] * static_cast<float>(sum) : scaled_sums[m][a];
-          u[m] += term;
+          u[m] +=
+              kStep == 16 ? factor * static_cast<float>(rows.sums[m][at / 16]) : rows.scaled_sums[m][at / 32];
         }
-      }
-      dot<kBits, kStep, M * kPlanes>(w, x, first + part, c);
-      for (int m = 0; m < M; ++m) {
-        const __m512 x_scale = _mm512_set1_ps(xs[m][a]);
+        const __m512 x_scale = _mm512_set1_ps(factor);
         for (int z = 0; z < 2; ++z) {
-          const __m512i dots = kPlanes == 1 ? c[m][z]
-                                            : _mm512_add_epi32(_mm512_slli_epi32(c[m * kPlanes][z], 8),
-                                                               c[m * kPlanes + kPlanes - 1][z]);
-          const __m512 sum = _mm512_cvtepi32_ps(dots);
+          const __m512 sum = _mm512_cvtepi32_ps(c[m][z]);
           t[m][z] = kGroup <= 32 ? _mm512_mul_ps(x_scale, sum) : _mm512_fmadd_ps(x_scale, sum, t[m][z]);
         }
       }
@@ -159,38 +191,26 @@ void coded_rows(const MatmulPanel& p) {
     const int64_t row = p.rows * b / blocks;
     switch (p.rows * (b + 1) / blocks - row) {
       case 1:
-        coded_block<kBits, kGroup, kOffsets, 1, 1>(p, row);
+        coded_block<kBits, kGroup, kOffsets, 1>(p, row);
         break;
       case 2:
-        coded_block<kBits, kGroup, kOffsets, 1, 2>(p, row);
+        coded_block<kBits, kGroup, kOffsets, 2>(p, row);
         break;
       case 3:
-        coded_block<kBits, kGroup, kOffsets, 1, 3>(p, row);
+        coded_block<kBits, kGroup, kOffsets, 3>(p, row);
         break;
       default:
-        coded_block<kBits, kGroup, kOffsets, 1, 4>(p, row);
+        coded_block<kBits, kGroup, kOffsets, 4>(p, row);
         break;
     }
   }
 }
 
-template <int kBits, int kGroup, bool kOffsets>
-void two_plane_rows(const MatmulPanel& p) {
-  int64_t row = 0;
-  for (; row + 2 <= p.rows; row += 2) coded_block<kBits, kGroup, kOffsets, 2, 2>(p, row);
-  if (row < p.rows) coded_block<kBits, kGroup, kOffsets, 2, 1>(p, row);
-}
-
-template <int kBits, int kGroup, bool kOffsets>
-void coded_planes(const MatmulPanel& p) {
-  p.planes == 1 ? coded_rows<kBits, kGroup, kOffsets>(p) : two_plane_rows<kBits, kGroup, kOffsets>(p);
-}
-
 template <int kBits, bool kOffsets>
 void coded_groups(const MatmulPanel& p) {
-  if (p.group_size == 16) return coded_planes<kBits, 16, kOffsets>(p);
-  if (p.group_size == 32) return coded_planes<kBits, 32, kOffsets>(p);
-  coded_planes<kBits, 64, kOffsets>(p);
+  if (p.group_size == 16) return coded_rows<kBits, 16, kOffsets>(p);
+  if (p.group_size == 32) return coded_rows<kBits, 32, kOffsets>(p);
+  coded_rows<kBits, 64, kOffsets>(p);
 }
 
 template <int kBits>

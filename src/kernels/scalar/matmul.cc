@@ -71,13 +71,29 @@ int w4_code(const uint8_t* codes, int n, int k) {
   return codes[k / 8 * 128 + n * 4 + k % 4] >> (k % 8 < 4 ? 0 : 4) & 15;
 }
 
+constexpr int kLargestGroup = 128;
+
+// One activation row in the columns of one weight group.
+struct RowGroup {
+  int64_t row, first;
+  int x[kLargestGroup];
+};
+
+// Fills in the values; moves `low` past what it read.
+void widen(const MatmulPanel& p, const int8_t*& low, RowGroup& group) {
+  const int8_t* const codes = p.codes + group.row * p.depth + group.first;
+  for (int k = 0; k < p.group_size; ++k) {
+    group.x[k] = p.wide[(group.first + k) / 32] == 0 ? codes[k] : 256 * codes[k] + *low++;
+  }
+}
+
 // The formula of bodies.h, for one activation row and one weight group; `base` points at the group's scales.
 template <int (*kCode)(const uint8_t*, int, int)>
-void add_group(const MatmulPanel& p, const uint8_t* base, int64_t row, int64_t first, float* acc) {
+void add_group(const MatmulPanel& p, const uint8_t* base, const RowGroup& group, float* acc) {
   const uint8_t* const codes = base + (p.has_offsets ? 128 : 64);
   const int step = p.group_size < 32 ? p.group_size : 32;
-  const int8_t* const x = p.codes + row * p.planes * p.depth + first;
-  const int64_t scale_at = row * (p.depth / 32), sum_at = row * (p.depth / 16);
+  const int64_t first = group.first;
+  const int64_t scale_at = group.row * (p.depth / 32), sum_at = group.row * (p.depth / 16);
   float u = 0;
   for (int part = 0; part < p.group_size; part += step) {
     const int64_t a = scale_at + (first + part) / 32;
@@ -87,10 +103,7 @@ void add_group(const MatmulPanel& p, const uint8_t* base, int64_t row, int64_t f
     float t = 0;
     for (int part = 0; part < p.group_size; part += step) {
       int32_t dot = 0;
-      for (int k = part; k < part + step; ++k) {
-        const int value = p.planes == 1 ? x[k] : 256 * x[k] + x[p.depth + k];
-        dot += (kCode(codes, n, k) - p.zero_point) * value;
-      }
+      for (int k = part; k < part + step; ++k) dot += (kCode(codes, n, k) - p.zero_point) * group.x[k];
       t = std::fma(p.scales[scale_at + (first + part) / 32], static_cast<float>(dot), t);
     }
     acc[n] = std::fma(half_to_float(base + n * 2), t, acc[n]);
@@ -104,8 +117,13 @@ void coded(const MatmulPanel& p, int bits) {
   for (int64_t row = 0; row < p.rows; ++row) {
     float acc[kLanes] = {};
     const uint8_t* base = p.weights;
+    const int8_t* low = p.low_codes + row * p.low_depth;
     for (int64_t first = 0; first < p.depth; first += p.group_size, base += group_bytes) {
-      add_group<kCode>(p, base, row, first, acc);
+      RowGroup group;
+      group.row = row;
+      group.first = first;
+      widen(p, low, group);
+      add_group<kCode>(p, base, group, acc);
     }
     finish(p, row, acc, p.multiplier);
   }

@@ -21,8 +21,7 @@ TEST_P(ActivationsTest, Int8GroupsFollowTheDefinition) {
   std::fill_n(x.begin() + 100, 32, 0.0f);    // a zero group
   std::fill_n(x.begin() + 132, 32, 1e-35f);  // below the smallest scale: zero
   x[250] = -1e20f;                           // one value far above its neighbours
-  ActivationBuffer buffer(rows, depth);
-  convert_activations(x.data(), rows, depth, depth, ActivationForm::kInt8, buffer, pool_);
+  const Converted buffer(x, rows, depth, kNarrowCodes, pool_);
   const Activations& a = buffer.view();
   ASSERT_EQ(a.depth, 128);
   ASSERT_EQ(a.rows, 3);
@@ -57,8 +56,7 @@ TEST_P(ActivationsTest, CodesRoundToNearestEven) {
   std::vector<float> x(32);
   for (size_t i = 0; i < 32; ++i) x[i] = static_cast<float>(i) * 0.5f - 8.0f;
   x[0] = 127.0f;  // scale 1
-  ActivationBuffer buffer(1, 32);
-  convert_activations(x.data(), 1, 32, 32, ActivationForm::kInt8, buffer, pool_);
+  const Converted buffer(x, 1, 32, kNarrowCodes, pool_);
   for (size_t i = 0; i < 32; ++i) EXPECT_EQ(buffer.view().codes[i], std::nearbyint(x[i])) << x[i];
 }
 
@@ -66,8 +64,7 @@ TEST_P(ActivationsTest, NonFiniteValuesMakeTheScaleNan) {
   for (const float bad : {std::nanf(""), INFINITY, -INFINITY}) {
     std::vector<float> x = random_floats(64, -1, 1, 2);
     x[40] = bad;
-    ActivationBuffer buffer(1, 64);
-    convert_activations(x.data(), 1, 64, 64, ActivationForm::kInt8, buffer, pool_);
+    const Converted buffer(x, 1, 64, kNarrowCodes, pool_);
     EXPECT_TRUE(std::isfinite(buffer.view().scales[0]));
     EXPECT_TRUE(std::isnan(buffer.view().scales[1]));
   }
@@ -78,10 +75,10 @@ TEST_P(ActivationsTest, FloatFormsRoundAndPadWithZeros) {
     const std::vector<float> x = random_floats(static_cast<size_t>(2 * depth), -3, 3, 3);
     for (const ActivationForm form : {ActivationForm::kF32, ActivationForm::kBF16}) {
       ActivationBuffer buffer(2, depth);
-      buffer.begin(ActivationForm::kF32, 2, depth);  // leave garbage behind
+      buffer.begin({}, 2, depth);  // leave garbage behind
       const std::vector<float> garbage(static_cast<size_t>(depth), 9.0f);
       for (int64_t r = 0; r < 2; ++r) buffer.write_row(r, garbage.data());
-      convert_activations(x.data(), 2, depth, depth, form, buffer, pool_);
+      convert_activations({x.data(), 2, depth, depth}, {form}, buffer, pool_);
       const Activations& a = buffer.view();
       for (int64_t r = 0; r < 2; ++r) {
         for (int64_t k = 0; k < a.depth; ++k) {
@@ -107,7 +104,7 @@ TEST_P(ActivationsTest, Bf16KeepsInfinityAndNan) {
   x[3] = std::bit_cast<float>(0x7fffffffu);
   x[4] = 3.4e38f;  // rounds to infinity
   ActivationBuffer buffer(1, 32);
-  convert_activations(x.data(), 1, 32, 32, ActivationForm::kBF16, buffer, pool_);
+  convert_activations({x.data(), 1, 32, 32}, {ActivationForm::kBF16}, buffer, pool_);
   EXPECT_EQ(buffer.view().bf16[0], 0x7f80);
   EXPECT_EQ(buffer.view().bf16[1], 0xff80);
   EXPECT_TRUE(std::isnan(bf16_to_f32(buffer.view().bf16[2])));
@@ -115,58 +112,49 @@ TEST_P(ActivationsTest, Bf16KeepsInfinityAndNan) {
   EXPECT_EQ(buffer.view().bf16[4], 0x7f80);
 }
 
-// Each value within half a step, the sums those of what the planes stand for, in the second row as in the
-// first.
-TEST_P(ActivationsTest, Int16SplitsCodesIntoTwoPlanes) {
-  std::vector<float> x = random_floats(2 * 96, -3, 3, 12);
+// Each value within half a step of its group's resolution, the sums those of what the bytes stand for, in the
+// second row as in the first.
+TEST_P(ActivationsTest, WideGroupsSplitTheirCodesIntoTwoBytes) {
+  constexpr size_t kDepth = 320, kGroups = kDepth / 32;
+  std::vector<float> x = random_floats(2 * kDepth, -3, 3, 12);
   for (size_t i = 32; i < 64; ++i) x[i] = 0;
-  x[96] = 40.0f;  // an outlier: the others keep 1/812 of its resolution of 32512 steps
-  ActivationBuffer buffer(2, 96);
-  convert_activations(x.data(), 2, 96, 96, ActivationForm::kInt16, buffer, pool_);
-  const Activations& a = buffer.view();
-  for (size_t r = 0; r < 2; ++r) {
-    for (size_t g = 0; g < 3; ++g) {
-      const float scale = a.scales[r * 3 + g];
-      int32_t sums[2] = {};
-      for (size_t i = 0; i < 32; ++i) {
-        const int high = a.codes[r * 192 + g * 32 + i], low = a.codes[r * 192 + 96 + g * 32 + i];
-        EXPECT_GE(low, -127);  // the sign trick of avx2 can't negate -128
-        const double step = static_cast<double>(scale) * (low == -127 ? 1.5 : 0.5001);
-        EXPECT_NEAR((256 * high + low) * static_cast<double>(scale),
-                    static_cast<double>(x[r * 96 + g * 32 + i]), step);
-        sums[i / 16] += 256 * high + low;
+  x[kDepth] = 40.0f;  // an outlier: the others keep 1/812 of its resolution of 32512 steps
+  for (const FormCase& form : {kMixedCodes, kWideCodes}) {
+    const Converted buffer(x, 2, kDepth, form, pool_);
+    const Activations& a = buffer.view();
+    for (size_t r = 0; r < 2; ++r) {
+      for (size_t g = 0; g < kGroups; ++g) {
+        const bool wide = a.wide->flags()[g] != 0;
+        const double scale = static_cast<double>(a.scales[r * kGroups + g]), limit = wide ? 32512 : 127;
+        double largest = 0, sum = 0;
+        for (size_t i = 0; i < 32; ++i) {
+          const auto exact = static_cast<double>(x[r * kDepth + g * 32 + i]);
+          const double value = value_at(a, static_cast<int64_t>(r), static_cast<int64_t>(g * 32 + i));
+          // A low byte of -128 is stored as -127: the sign trick of avx2 can't negate it.
+          EXPECT_NEAR(value, exact, scale * (wide ? 1.5 : 0.5001));
+          largest = std::max(largest, std::abs(exact));
+          sum += value;
+        }
+        EXPECT_NEAR(scale, largest / limit, largest / limit * 1e-6);
+        const int both = a.sums[r * 2 * kGroups + g * 2] + a.sums[r * 2 * kGroups + g * 2 + 1];
+        EXPECT_NEAR(both * scale, sum, std::abs(sum) * 1e-6 + 1e-12);
+        EXPECT_EQ(a.scaled_sums[r * kGroups + g], a.scales[r * kGroups + g] * static_cast<float>(both));
       }
-      EXPECT_EQ(a.sums[r * 6 + g * 2], sums[0]);
-      EXPECT_EQ(a.sums[r * 6 + g * 2 + 1], sums[1]);
-      EXPECT_EQ(a.scaled_sums[r * 3 + g], scale * static_cast<float>(sums[0] + sums[1]));
     }
   }
 }
 
 TEST_P(ActivationsTest, PiecesOfARowEqualTheRow) {
   const std::vector<float> x = random_floats(1100, -3, 3, 4);
-  for (const ActivationForm form :
-       {ActivationForm::kF32, ActivationForm::kBF16, ActivationForm::kInt8, ActivationForm::kInt16}) {
-    ActivationBuffer whole(1, 1100), pieces(1, 1100);
-    whole.begin(form, 1, 1100);
-    whole.write_row(0, x.data());
-    pieces.begin(form, 1, 1100);
+  for (const FormCase& form : {FormCase{ActivationForm::kF32}, FormCase{ActivationForm::kBF16}, kNarrowCodes,
+                               kMixedCodes, kWideCodes}) {
+    const Converted whole(x, 1, 1100, form, pool_);
+    ActivationBuffer pieces(1, 1100);
+    pieces.begin({form.form, &whole.wide}, 1, 1100);
     for (int64_t at = 0; at < 1100; at += 512) {
       pieces.write_columns(0, at, x.data() + at, std::min<int64_t>(512, 1100 - at));
     }
-    const Activations &a = whole.view(), &b = pieces.view();
-    const auto n = static_cast<size_t>(a.depth);
-    if (form == ActivationForm::kF32) {
-      EXPECT_TRUE(same_bits(a.f32, b.f32, n));
-    }
-    if (form == ActivationForm::kBF16) {
-      EXPECT_EQ(std::memcmp(a.bf16, b.bf16, n * 2), 0);
-    }
-    if (!is_coded(form)) continue;
-    EXPECT_EQ(std::memcmp(a.codes, b.codes, form == ActivationForm::kInt16 ? 2 * n : n), 0);
-    EXPECT_EQ(std::memcmp(a.sums, b.sums, n / 16 * 4), 0);
-    EXPECT_TRUE(same_bits(a.scales, b.scales, n / 32));
-    EXPECT_TRUE(same_bits(a.scaled_sums, b.scaled_sums, n / 32));
+    EXPECT_TRUE(same_activations(whole.view(), pieces.view()));
   }
 }
 
@@ -175,20 +163,13 @@ PAGODA_PER_ISA(ActivationsTest);
 TEST(ActivationsTiers, CodesAgreeBitForBit) {
   const Isa before = current_isa();
   const std::vector<float> x = random_floats(4096, -3, 3, 6);
-  for (const ActivationForm form : {ActivationForm::kInt8, ActivationForm::kInt16}) {
-    ActivationBuffer reference(1, 4096);
+  ComputePool pool(1);
+  for (const FormCase& form : {kNarrowCodes, kMixedCodes, kWideCodes}) {
+    set_isa(Isa::kScalar);
+    const Converted reference(x, 1, 4096, form, pool);
     for (const Isa isa : supported_isas()) {
       set_isa(isa);
-      ActivationBuffer buffer(1, 4096);
-      ActivationBuffer& to = isa == Isa::kScalar ? reference : buffer;
-      to.begin(form, 1, 4096);
-      to.write_row(0, x.data());
-      EXPECT_EQ(
-          std::memcmp(reference.view().codes, to.view().codes, form == ActivationForm::kInt16 ? 8192 : 4096),
-          0);
-      EXPECT_EQ(std::memcmp(reference.view().sums, to.view().sums, 256 * sizeof(int32_t)), 0);
-      EXPECT_TRUE(same_bits(reference.view().scales, to.view().scales, 128));
-      EXPECT_TRUE(same_bits(reference.view().scaled_sums, to.view().scaled_sums, 128));
+      EXPECT_TRUE(same_activations(reference.view(), Converted(x, 1, 4096, form, pool).view()));
     }
   }
   set_isa(before);
@@ -196,9 +177,11 @@ TEST(ActivationsTiers, CodesAgreeBitForBit) {
 
 TEST(ActivationsDeathTest, ChecksRoomAndColumns) {
   ActivationBuffer buffer(2, 64);
-  EXPECT_DEATH(buffer.begin(ActivationForm::kF32, 3, 64), "3 rows, room for 2");
-  EXPECT_DEATH(buffer.begin(ActivationForm::kF32, 1, 65), "depth 65");
-  buffer.begin(ActivationForm::kInt8, 1, 50);
+  EXPECT_DEATH(buffer.begin({}, 3, 64), "3 rows, room for 2");
+  EXPECT_DEATH(buffer.begin({}, 1, 65), "depth 65");
+  const WideGroups wide = WideGroups::all(50), short_by_one = WideGroups::all(32);
+  EXPECT_DEATH(buffer.begin({ActivationForm::kCoded, &short_by_one}, 1, 50), "wide groups for depth 64");
+  buffer.begin({ActivationForm::kCoded, &wide}, 1, 50);
   const std::vector<float> x(64);
   EXPECT_DEATH(buffer.write_columns(0, 16, x.data(), 34), "columns 16");
   EXPECT_DEATH(buffer.write_columns(0, 0, x.data(), 20), "columns 0");

@@ -96,10 +96,13 @@ std::vector<float> step(Cache& cache, const std::vector<Piece>& pieces, Attentio
   params.num_heads = cache.shape().heads;
   AttentionScratch scratch(scratch_tokens, longest, cache.shape().heads, cache.shape().head_dim,
                            pool.num_threads());
-  write_kv(k.data(), v.data(), static_cast<int64_t>(kv_row), sequences, cache.view(), pool);
+  const auto tokens = static_cast<int64_t>(q.size() / q_row), q_width = static_cast<int64_t>(q_row);
+  const auto kv_width = static_cast<int64_t>(kv_row);
+  write_kv({k.data(), tokens, kv_width, kv_width}, {v.data(), tokens, kv_width, kv_width}, sequences,
+           cache.view(), pool);
   std::vector<float> out(q.size(), std::nanf(""));
-  attention(q.data(), static_cast<int64_t>(q_row), sequences, cache.view(), params, out.data(),
-            static_cast<int64_t>(q_row), scratch, pool);
+  attention({{q.data(), tokens, q_width, q_width}, sequences, cache.view()}, params,
+            {out.data(), tokens, q_width, q_width}, scratch, pool);
   return out;
 }
 
@@ -391,15 +394,16 @@ TEST(AttentionDeathTest, ChecksItsPreconditions) {
   s.block_table = one_block;
   AttentionParams params;
   params.num_heads = 2;
-  EXPECT_DEATH(attention(q.data(), 16, {&s, 1}, cache.view(), params, out.data(), 16, scratch, pool),
-               "1 blocks");
+  const auto run = [&](ComputePool& threads) {
+    attention({{q.data(), 4, 16, 16}, {&s, 1}, cache.view()}, params, {out.data(), 4, 16, 16}, scratch,
+              threads);
+  };
+  EXPECT_DEATH(run(pool), "1 blocks");
   params.num_heads = 3;
-  EXPECT_DEATH(attention(q.data(), 16, {&s, 1}, cache.view(), params, out.data(), 16, scratch, pool),
-               "3 heads");
+  EXPECT_DEATH(run(pool), "3 heads");
   params.num_heads = 2;
   ComputePool two(2);
-  EXPECT_DEATH(attention(q.data(), 16, {&s, 1}, cache.view(), params, out.data(), 16, scratch, two),
-               "scratch");
+  EXPECT_DEATH(run(two), "scratch");
 }
 
 }  // namespace

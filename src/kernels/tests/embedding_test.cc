@@ -21,7 +21,7 @@ TEST(Embedding, RowsOfEveryLayoutTimesTheScale) {
     const PackedWeight table = random_weight(spec, 1);
     const std::vector<TokenId> ids = {TokenId{69}, TokenId{0}, TokenId{31}, TokenId{32}, TokenId{69}};
     std::vector<float> out(5 * 80, 7.0f), row(64);
-    embed(table, ids, 3.0f, out.data(), 80, pool);
+    embed(table, ids, 3.0f, {out.data(), 5, 64, 80}, pool);
     for (size_t t = 0; t < ids.size(); ++t) {
       table.unpack_row(ids[t].value, row);
       for (size_t k = 0; k < 64; ++k) EXPECT_EQ(out[t * 80 + k], row[k] * 3.0f);
@@ -38,8 +38,8 @@ TEST(EmbeddingDeathTest, ChecksTheIds) {
   const PackedWeight table(spec);
   std::vector<float> out(32);
   const std::vector<TokenId> past = {TokenId{5}}, negative = {TokenId{-1}};
-  EXPECT_DEATH(embed(table, past, 1, out.data(), 32, pool), "token 5 of 5");
-  EXPECT_DEATH(embed(table, negative, 1, out.data(), 32, pool), "token -1");
+  EXPECT_DEATH(embed(table, past, 1, {out.data(), 1, 32, 32}, pool), "token 5 of 5");
+  EXPECT_DEATH(embed(table, negative, 1, {out.data(), 1, 32, 32}, pool), "token -1");
 }
 
 }  // namespace

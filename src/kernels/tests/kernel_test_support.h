@@ -12,6 +12,7 @@
 #include "base/thread_pool.h"
 #include "kernels/activations.h"
 #include "kernels/isa.h"
+#include "tensor/half.h"
 #include "tensor/packed_weight.h"
 
 namespace pagoda::kernels::testing {
@@ -43,6 +44,65 @@ inline std::vector<float> random_floats(size_t count, float low, float high, uin
 
 inline bool same_bits(const float* a, const float* b, size_t count) {
   return std::memcmp(a, b, count * sizeof(float)) == 0;
+}
+
+// A form to convert to, and for coded rows which of their groups are wide.
+struct FormCase {
+  enum Width { kNarrow, kMixed, kWide };
+  ActivationForm form = ActivationForm::kF32;
+  Width width = kNarrow;
+
+  WideGroups groups(int64_t depth) const {
+    if (width == kNarrow) return WideGroups::none(depth);
+    if (width == kWide) return WideGroups::all(depth);
+    std::vector<uint8_t> flags(static_cast<size_t>(round_up(depth, kActivationGroup) / kActivationGroup));
+    for (size_t g = 0; g < flags.size(); ++g) flags[g] = g % 3 == 1 || g % 7 == 0;
+    return WideGroups(std::move(flags));
+  }
+};
+
+inline constexpr FormCase kNarrowCodes{ActivationForm::kCoded, FormCase::kNarrow};
+inline constexpr FormCase kMixedCodes{ActivationForm::kCoded, FormCase::kMixed};
+inline constexpr FormCase kWideCodes{ActivationForm::kCoded, FormCase::kWide};
+
+// Converted rows with the groups they refer to.
+struct Converted {
+  WideGroups wide;
+  ActivationBuffer buffer;
+  Converted(ConstRowsView x, const FormCase& form, ComputePool& pool)
+      : wide(form.groups(x.width)), buffer(x.rows, x.width) {
+    convert_activations(x, {form.form, &wide}, buffer, pool);
+  }
+  Converted(const std::vector<float>& x, int64_t rows, int64_t depth, const FormCase& form, ComputePool& pool)
+      : Converted(ConstRowsView(x.data(), rows, depth, depth), form, pool) {}
+  Converted(const Converted&) = delete;
+  Converted& operator=(const Converted&) = delete;
+  const Activations& view() const { return buffer.view(); }
+};
+
+// The value of converted activation (row, k).
+inline double value_at(const Activations& x, int64_t row, int64_t k) {
+  const int64_t at = row * x.depth + k, group = k / kActivationGroup;
+  if (x.form == ActivationForm::kF32) return static_cast<double>(x.f32[at]);
+  if (x.form == ActivationForm::kBF16) return static_cast<double>(bf16_to_f32(x.bf16[at]));
+  int code = x.codes[at];
+  if (x.wide->flags()[group] != 0) {
+    const int64_t low = row * x.wide->count() + x.wide->before(group);
+    code = 256 * code + x.low_codes[low * kActivationGroup + k % kActivationGroup];
+  }
+  return static_cast<double>(x.scales[at / kActivationGroup]) * code;
+}
+
+// Every byte that a matmul would read.
+inline bool same_activations(const Activations& a, const Activations& b) {
+  const auto n = static_cast<size_t>(a.rows * a.depth);
+  if (a.form != b.form || a.rows != b.rows || a.depth != b.depth) return false;
+  if (a.form == ActivationForm::kF32) return std::memcmp(a.f32, b.f32, n * 4) == 0;
+  if (a.form == ActivationForm::kBF16) return std::memcmp(a.bf16, b.bf16, n * 2) == 0;
+  const auto low = static_cast<size_t>(a.rows * a.wide->count() * kActivationGroup);
+  return std::memcmp(a.codes, b.codes, n) == 0 && std::memcmp(a.low_codes, b.low_codes, low) == 0 &&
+         std::memcmp(a.scales, b.scales, n / 32 * 4) == 0 && std::memcmp(a.sums, b.sums, n / 16 * 4) == 0 &&
+         std::memcmp(a.scaled_sums, b.scaled_sums, n / 32 * 4) == 0;
 }
 
 // A floats array aligned to 64 bytes.

@@ -59,34 +59,10 @@ std::vector<float> random_rows(int64_t rows, int64_t depth, uint32_t seed) {
   return x;
 }
 
-struct Converted {
-  ActivationBuffer buffer;
-  Converted(const std::vector<float>& x, int64_t rows, int64_t depth, ActivationForm form, ComputePool& pool)
-      : buffer(rows, depth) {
-    convert_activations(x.data(), rows, depth, depth, form, buffer, pool);
-  }
-};
-
-// The value of converted activation (row, k).
-double value_at(const Activations& x, int64_t row, int64_t k) {
-  const int64_t at = row * x.depth + k;
-  switch (x.form) {
-    case ActivationForm::kF32:
-      return x.f32[at];
-    case ActivationForm::kBF16:
-      return bf16_to_f32(x.bf16[at]);
-    case ActivationForm::kInt8:
-      return static_cast<double>(x.scales[at / 32]) * x.codes[at];
-    case ActivationForm::kInt16:
-      break;
-  }
-  const int8_t* const planes = x.codes + 2 * row * x.depth + k;
-  return static_cast<double>(x.scales[at / 32]) * (256 * planes[0] + planes[x.depth]);
-}
-
-std::vector<ActivationForm> forms_of(WeightLayout layout) {
-  if (!is_coded(activation_form(layout))) return {activation_form(layout)};
-  return {ActivationForm::kInt8, ActivationForm::kInt16};
+std::vector<FormCase> forms_of(WeightLayout layout) {
+  const ActivationForm form = activation_form(layout);
+  if (form != ActivationForm::kCoded) return {FormCase{form}};
+  return {kNarrowCodes, kMixedCodes, kWideCodes};
 }
 
 class MatmulTest : public PerIsa {
@@ -100,7 +76,7 @@ class MatmulTest : public PerIsa {
                     const std::vector<float>& bias, const std::vector<float>& before) {
     std::vector<float> row(static_cast<size_t>(w.depth()));
     // Two float terms per group of 16 at most, and the rounding of the group's integer sum.
-    const int64_t terms = is_coded(x.form) ? 3 * x.depth / 16 : x.depth;
+    const int64_t terms = x.form == ActivationForm::kCoded ? 3 * x.depth / 16 : x.depth;
     double worst = 0;
     std::string where;
     for (int64_t n = 0; n < w.rows(); ++n) {
@@ -145,7 +121,7 @@ class MatmulTest : public PerIsa {
   void run_case(const PackedWeightSpec& spec, int64_t rows, bool with_bias, bool accumulate) {
     const PackedWeight w = random_weight(spec, 5);
     const std::vector<float> x = random_rows(rows, spec.depth, 17);
-    for (const ActivationForm form : forms_of(spec.layout)) {
+    for (const FormCase& form : forms_of(spec.layout)) {
       const Converted in(x, rows, spec.depth, form, pool_);
       run_converted(in, w, with_bias, accumulate);
     }
@@ -253,7 +229,7 @@ TEST_P(MatmulTest, IntegerPartIsExactAtTheEndsOfTheRange) {
           x[i] = (row < 4 || i % 32 == 0 ? 127.0f : static_cast<float>(random() % 128)) *
                  (positive ? 1.0f : -1.0f);
         }
-        const Converted in(x, rows, depth, ActivationForm::kInt8, pool_);
+        const Converted in(x, rows, depth, kNarrowCodes, pool_);
         AlignedFloats out(static_cast<size_t>(rows * 32));
         const MatmulJob job{&w, nullptr, out.data(), 32, false};
         matmul(in.buffer.view(), {&job, 1}, pool_);
@@ -276,7 +252,7 @@ TEST_P(MatmulTest, ARowIsTheSameBitForBitInEveryBatchAndOnAnyNumberOfThreads) {
   ComputePool one(1), three(3);
   const std::vector<int64_t> batches = {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64};
   const std::vector<float> bias = random_floats(200, -1, 1, 9);
-  const auto check = [&](const PackedWeightSpec& spec, ActivationForm form) {
+  const auto check = [&](const PackedWeightSpec& spec, const FormCase& form) {
     const PackedWeight w = random_weight(spec, 31);
     const int64_t stride = w.padded_rows();
     const std::vector<float> x = random_rows(64, spec.depth, 7);
@@ -297,7 +273,7 @@ TEST_P(MatmulTest, ARowIsTheSameBitForBitInEveryBatchAndOnAnyNumberOfThreads) {
     }
   };
   for (const PackedWeightSpec& spec : all_specs(200, 384)) {
-    for (const ActivationForm form : forms_of(spec.layout)) check(spec, form);
+    for (const FormCase& form : forms_of(spec.layout)) check(spec, form);
   }
 }
 
@@ -306,7 +282,7 @@ TEST_P(MatmulTest, ARowIsTheSameBitForBitInEveryBatchAndOnAnyNumberOfThreads) {
 TEST_P(MatmulTest, SixteenBitActivationsAreFarMoreExact) {
   const PackedWeight w = random_weight(spec_of(WeightLayout::kW4, 64, 1024, 32), 21);
   const std::vector<float> x = random_floats(4 * 1024, -1, 1, 22);
-  const auto error = [&](ActivationForm form) {
+  const auto error = [&](const FormCase& form) {
     const Converted in(x, 4, 1024, form, pool_);
     AlignedFloats out(4 * 64);
     const MatmulJob job{&w, nullptr, out.data(), 64, false};
@@ -325,7 +301,7 @@ TEST_P(MatmulTest, SixteenBitActivationsAreFarMoreExact) {
     }
     return std::sqrt(squares);
   };
-  EXPECT_LT(error(ActivationForm::kInt16) * 100, error(ActivationForm::kInt8));
+  EXPECT_LT(error(kWideCodes) * 100, error(kNarrowCodes));
 }
 
 TEST_P(MatmulTest, SeveralJobsInOneCallEqualSeparateCalls) {
@@ -337,7 +313,7 @@ TEST_P(MatmulTest, SeveralJobsInOneCallEqualSeparateCalls) {
     return list;
   }();
   const std::vector<float> x = random_rows(6, 256, 2);
-  const Converted in(x, 6, 256, ActivationForm::kInt8, pool_);
+  const Converted in(x, 6, 256, kNarrowCodes, pool_);
   std::vector<AlignedFloats> together, apart;
   std::vector<MatmulJob> jobs;
   for (const PackedWeight& w : weights) {
@@ -377,10 +353,10 @@ TEST(MatmulTiers, CodedLayoutsAgreeBitForBit) {
   ComputePool pool(1);
   const Isa before = current_isa();
   for (const PackedWeightSpec& spec : all_specs(70, 384)) {
-    if (!is_coded(activation_form(spec.layout))) continue;
+    if (activation_form(spec.layout) != ActivationForm::kCoded) continue;
     const PackedWeight w = random_weight(spec, 77);
     const std::vector<float> x = random_rows(9, 384, 5);
-    for (const ActivationForm form : forms_of(spec.layout)) {
+    for (const FormCase& form : forms_of(spec.layout)) {
       AlignedFloats reference(static_cast<size_t>(9 * 96));
       for (const Isa isa : supported_isas()) {
         set_isa(isa);
@@ -400,13 +376,14 @@ TEST(MatmulDeathTest, ChecksItsPreconditions) {
   ComputePool pool(1);
   const PackedWeight w = random_weight(spec_of(WeightLayout::kW4, 32, 64), 1);
   ActivationBuffer in(1, 64);
-  in.begin(ActivationForm::kBF16, 1, 64);
+  in.begin({ActivationForm::kBF16}, 1, 64);
   AlignedFloats out(32);
   MatmulJob job{&w, nullptr, out.data(), 32, false};
   EXPECT_DEATH(matmul(in.view(), {&job, 1}, pool), "activations of form");
-  in.begin(ActivationForm::kInt8, 1, 32);
+  const WideGroups short_row = WideGroups::none(32), row = WideGroups::none(64);
+  in.begin({ActivationForm::kCoded, &short_row}, 1, 32);
   EXPECT_DEATH(matmul(in.view(), {&job, 1}, pool), "depth 32");
-  in.begin(ActivationForm::kInt8, 1, 64);
+  in.begin({ActivationForm::kCoded, &row}, 1, 64);
   job.out_stride = 24;
   EXPECT_DEATH(matmul(in.view(), {&job, 1}, pool), "stride 24");
   job.out_stride = 32;

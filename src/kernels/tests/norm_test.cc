@@ -19,7 +19,7 @@ TEST_P(NormTest, MatchesADoubleReferenceForEverySize) {
     const auto n = static_cast<size_t>(size);
     const std::vector<float> x = random_floats(n, -5, 5, 1), weight = random_floats(n, -2, 2, 2);
     std::vector<float> y(n + 1, 77.0f);
-    rms_norm_row(x.data(), weight.data(), 1e-5f, size, y.data());
+    rms_norm_row(x.data(), {weight.data(), 1e-5f}, size, y.data());
     double sum = 0;
     for (const float value : x) sum += static_cast<double>(value) * static_cast<double>(value);
     const double factor = 1 / std::sqrt(sum / static_cast<double>(size) + 1e-5);
@@ -37,39 +37,29 @@ TEST_P(NormTest, RowsInPlaceAndConvertedAgree) {
   const int64_t rows = 5, size = 1100, stride = 1200;
   const std::vector<float> x = random_floats(static_cast<size_t>(rows * stride), -5, 5, 3);
   const std::vector<float> weight = random_floats(1100, 0.5f, 2, 4);
+  const RmsNorm norm{weight.data(), 1e-6f};
   std::vector<float> in_place = x, separate(x.size());
-  rms_norm(x.data(), stride, weight.data(), 1e-6f, rows, size, separate.data(), stride, pool_);
-  rms_norm(in_place.data(), stride, weight.data(), 1e-6f, rows, size, in_place.data(), stride, pool_);
-  for (const ActivationForm form : {ActivationForm::kF32, ActivationForm::kBF16, ActivationForm::kInt8}) {
-    ActivationBuffer fused(rows, size), apart(rows, size);
-    rms_norm_convert(x.data(), stride, weight.data(), 1e-6f, rows, size, form, fused, pool_);
-    convert_activations(separate.data(), rows, size, stride, form, apart, pool_);
-    const Activations &a = fused.view(), &b = apart.view();
-    const auto n = static_cast<size_t>(rows * a.depth);
-    if (form == ActivationForm::kF32) {
-      EXPECT_TRUE(same_bits(a.f32, b.f32, n));
-    }
-    if (form == ActivationForm::kBF16) {
-      EXPECT_EQ(std::memcmp(a.bf16, b.bf16, n * 2), 0);
-    }
-    if (form == ActivationForm::kInt8) {
-      EXPECT_EQ(std::memcmp(a.codes, b.codes, n), 0);
-    }
-    if (form == ActivationForm::kInt8) {
-      EXPECT_TRUE(same_bits(a.scales, b.scales, n / 32));
-    }
-  }
   for (int64_t r = 0; r < rows; ++r) {
+    rms_norm_row(x.data() + r * stride, norm, size, separate.data() + r * stride);
+    rms_norm_row(in_place.data() + r * stride, norm, size, in_place.data() + r * stride);
     EXPECT_TRUE(same_bits(in_place.data() + r * stride, separate.data() + r * stride, 1100));
     EXPECT_TRUE(same_bits(in_place.data() + r * stride + size, x.data() + r * stride + size, 100))
         << "the gap stays";
+  }
+  for (const FormCase& form :
+       {FormCase{ActivationForm::kF32}, FormCase{ActivationForm::kBF16}, kMixedCodes}) {
+    const WideGroups wide = form.groups(size);
+    ActivationBuffer fused(rows, size);
+    rms_norm_convert({x.data(), rows, size, stride}, norm, {form.form, &wide}, fused, pool_);
+    const Converted apart(ConstRowsView(separate.data(), rows, size, stride), form, pool_);
+    EXPECT_TRUE(same_activations(fused.view(), apart.view()));
   }
 }
 
 TEST_P(NormTest, ARowOfZerosStaysZero) {
   const std::vector<float> x(100, 0.0f), weight(100, 3.0f);
   std::vector<float> y(100, 1.0f);
-  rms_norm_row(x.data(), weight.data(), 1e-6f, 100, y.data());
+  rms_norm_row(x.data(), {weight.data(), 1e-6f}, 100, y.data());
   for (const float value : y) EXPECT_EQ(value, 0.0f);
 }
 
@@ -83,7 +73,7 @@ TEST(NormTiers, AgreeBitForBit) {
     std::vector<float> reference(n), y(n);
     for (const Isa isa : supported_isas()) {
       set_isa(isa);
-      rms_norm_row(x.data(), weight.data(), 1e-5f, size, isa == Isa::kScalar ? reference.data() : y.data());
+      rms_norm_row(x.data(), {weight.data(), 1e-5f}, size, isa == Isa::kScalar ? reference.data() : y.data());
       if (isa != Isa::kScalar) {
         EXPECT_TRUE(same_bits(reference.data(), y.data(), n)) << isa_name(isa) << " " << size;
       }
