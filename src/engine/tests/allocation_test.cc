@@ -15,13 +15,18 @@
 namespace {
 std::atomic<int64_t> num_allocations{0}, num_locks{0};
 
-void* counted(size_t size, size_t alignment) {
+// Not inlined, as the compiler would take the pair of operators for a mismatch of new and free.
+[[gnu::noinline]] void* counted(size_t size, size_t alignment) {
   num_allocations.fetch_add(1, std::memory_order_relaxed);
   void* memory = alignment <= __STDCPP_DEFAULT_NEW_ALIGNMENT__
                      ? std::malloc(size)
                      : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
   if (memory == nullptr) std::abort();
   return memory;
+}
+
+[[gnu::noinline]] void release(void* memory) noexcept {
+  std::free(memory);
 }
 }  // namespace
 
@@ -32,16 +37,16 @@ void* operator new(size_t size, std::align_val_t alignment) {
   return counted(size, static_cast<size_t>(alignment));
 }
 void operator delete(void* memory) noexcept {
-  std::free(memory);
+  release(memory);
 }
 void operator delete(void* memory, size_t) noexcept {
-  std::free(memory);
+  release(memory);
 }
 void operator delete(void* memory, std::align_val_t) noexcept {
-  std::free(memory);
+  release(memory);
 }
 void operator delete(void* memory, size_t, std::align_val_t) noexcept {
-  std::free(memory);
+  release(memory);
 }
 
 // ThreadSanitizer brings its own.
@@ -110,7 +115,8 @@ TEST_F(AllocationTest, AHundredDecodeStepsOfSixteenSequencesAllocateNothing) {
   for (int i = 0; i < 100; ++i) engine.step();  // until all decode
   ASSERT_EQ(engine.stats().running, 16);
   events_seen_ = tokens_seen_ = steps_seen_ = 0;
-  const int64_t allocations = num_allocations.load(), locks = num_locks.load();
+  const int64_t allocations = num_allocations.load();
+  [[maybe_unused]] const int64_t locks = num_locks.load();
   for (int i = 0; i < 100; ++i) engine.step();
   EXPECT_EQ(num_allocations.load() - allocations, 0);
   EXPECT_EQ(events_seen_, 1600);
@@ -123,7 +129,8 @@ TEST_F(AllocationTest, AHundredDecodeStepsOfSixteenSequencesAllocateNothing) {
 }
 
 TEST_F(AllocationTest, TheCountersCount) {
-  const int64_t allocations = num_allocations.load(), locks = num_locks.load();
+  const int64_t allocations = num_allocations.load();
+  [[maybe_unused]] const int64_t locks = num_locks.load();
   const auto owned = std::make_unique<std::mutex>();
   owned->lock();
   owned->unlock();
