@@ -62,8 +62,11 @@ MmapFile::~MmapFile() {
   if (data_ != nullptr) ::munmap(const_cast<uint8_t*>(data_), size_);
 }
 
-void MmapFile::advise_done() const noexcept {
-  if (data_ != nullptr) ::madvise(const_cast<uint8_t*>(data_), size_, MADV_DONTNEED);
+void MmapFile::release(std::span<const uint8_t> part) noexcept {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto address = reinterpret_cast<uintptr_t>(part.data());
+  const uintptr_t begin = (address + page - 1) / page * page, end = (address + part.size()) / page * page;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 }  // namespace pagoda

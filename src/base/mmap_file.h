@@ -25,8 +25,10 @@ class MmapFile {
 
   std::span<const uint8_t> bytes() const noexcept { return {data_, size_}; }
   const std::string& path() const noexcept { return path_; }
-  // Tells the kernel that the pages are no longer needed (they stay readable; the file cache may keep them).
-  void advise_done() const noexcept;
+  // Tells the kernel that the pages wholly inside a part of some mapped file are no longer needed here. They
+  // stay readable, and the file cache may keep them; they only stop counting as resident memory of this
+  // process.
+  static void release(std::span<const uint8_t> part) noexcept;
 
  private:
   MmapFile(std::string path, const uint8_t* data, size_t size)

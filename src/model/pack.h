@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "base/result.h"
 #include "base/thread_pool.h"
@@ -20,14 +21,57 @@ enum class WeightPrecision : uint8_t {
 // The layout that pack_matrix would choose for a matrix with this scheme.
 WeightLayout packed_layout(const CodeScheme& scheme, WeightPrecision precision);
 
-// Packs the rows of all parts, one after the other, into one weight (q, k and v, or gate and up, as one
-// matmul). All parts must have the same depth; parts whose schemes differ can't share a kNative weight: see
-// can_pack_together. Panels are filled by all threads, each from the 32 rows of one panel at a time: peak
-// memory is the packed size plus 32 * depth codes (kNative) or floats per thread. kCorruptFile when a scale
-// is no finite number.
+bool can_pack_together(std::span<const MatrixReader* const> parts, WeightPrecision precision);
+
+using MatrixReaders = std::vector<std::shared_ptr<const MatrixReader>>;
+
+// Packs all weights of a model into one piece of memory, in two passes: add() takes what there is to pack and
+// adds up its size, pack() fills the memory. One 2-MiB-aligned piece gives small matrices huge pages too (85
+// % of SmolLM2's weights lie in matrices below 2 MiB), and the weights lie in it in the order of add(): that
+// in which the forward pass reads them.
+class WeightPacker {
+ public:
+  explicit WeightPacker(WeightPrecision precision) : precision_(precision) {}
+
+  // The rows of all parts, one after the other, become one weight (q, k and v, or gate and up, as one
+  // matmul). All parts must have the same depth; parts whose schemes differ can't share a kNative weight: see
+  // can_pack_together. `target` is assigned by pack() or use() and must stay where it is until then. The
+  // result lacks the multipliers, which only the data tells.
+  PackedWeightSpec add(MatrixReaders parts, PackedWeight& target);
+
+  WeightPrecision precision() const noexcept { return precision_; }
+  const std::vector<PackedWeightSpec>& specs() const noexcept { return specs_; }
+  // Where the panels of each weight begin; the memory has bytes() bytes.
+  const std::vector<size_t>& offsets() const noexcept { return offsets_; }
+  size_t bytes() const noexcept { return bytes_; }
+
+  // Reads and packs everything with all threads of `pool`; returns the memory, which the targets share. Pages
+  // of the file are given back as soon as their matrices are packed, so that the peak is the packed size plus
+  // kBatchBytes, and not plus the file. kCorruptFile naming the part with a scale or value that is no finite
+  // number. specs() have their multipliers afterwards.
+  Result<std::shared_ptr<uint8_t>> pack(ComputePool& pool);
+  // Takes panels that were packed before: bytes() bytes at `memory`, with the multipliers of `specs`.
+  void use(std::span<const PackedWeightSpec> specs, const std::shared_ptr<const uint8_t>& memory);
+
+ private:
+  struct Item {
+    MatrixReaders parts;
+    PackedWeight* target = nullptr;
+  };
+  static constexpr size_t kBatchBytes = size_t{16} << 20;
+
+  Result<void> set_multipliers(size_t begin, size_t end, ComputePool& pool);
+  Result<void> pack_batch(size_t begin, size_t end, ComputePool& pool);
+
+  WeightPrecision precision_;
+  std::vector<Item> items_;
+  std::vector<PackedWeightSpec> specs_;
+  std::vector<size_t> offsets_;
+  size_t bytes_ = 0;
+};
+
+// One weight in memory of its own; `parts` as for WeightPacker::add.
 Result<PackedWeight> pack_matrix(std::span<const MatrixReader* const> parts, WeightPrecision precision,
                                  ComputePool& pool);
-
-bool can_pack_together(std::span<const MatrixReader* const> parts, WeightPrecision precision);
 
 }  // namespace pagoda::model

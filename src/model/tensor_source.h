@@ -45,6 +45,9 @@ class MatrixReader {
                           float* offsets) const = 0;
   // Rows as exact floats [count, depth]; bit-identical to the format's reference dequantisation.
   virtual void read_values(int64_t first, int64_t count, float* values) const = 0;
+  // The matrix has been read and will hardly be again: memory that holds its file's pages may go. Reading it
+  // again works, and costs page faults.
+  virtual void release_pages() const {}
 };
 
 struct TensorInfo {

@@ -9,7 +9,6 @@ namespace pagoda::model {
 namespace {
 
 using kernels::ActivationForm;
-using Readers = std::vector<std::unique_ptr<MatrixReader>>;
 
 Result<std::vector<float>> load_bias(const TensorSource& tensors,
                                      std::span<const Projection::Section> sections) {
@@ -40,41 +39,38 @@ Result<std::vector<float>> load_norm(const Checkpoint& checkpoint, const std::st
 }  // namespace
 
 Result<Projection> Projection::load(const TensorSource& tensors, std::span<const Section> sections,
-                                    int64_t depth, WeightPrecision precision, ComputePool& pool) {
+                                    int64_t depth, WeightPacker& packer) {
   Projection projection;
   projection.depth_ = depth;
   projection.wide_ = kernels::WideGroups::all(depth);
-  Readers readers;
+  MatrixReaders readers;
   for (const auto& section : sections) {
     readers.push_back(PAGODA_TRY(tensors.matrix(section.name + ".weight", section.rows, depth)));
   }
   std::vector<const MatrixReader*> all;
   for (const auto& reader : readers) all.push_back(reader.get());
   // One weight of all sections if the formats agree, else one weight each.
-  const size_t per_weight = can_pack_together(all, precision) ? sections.size() : 1;
+  const size_t per_weight = can_pack_together(all, packer.precision()) ? sections.size() : 1;
+  projection.weights_.resize(sections.size() / per_weight);
   for (size_t first = 0; first < sections.size(); first += per_weight) {
     int64_t column = projection.width_;
     projection.columns_.push_back(column);
+    MatrixReaders parts;
     for (size_t s = first; s < first + per_weight; ++s) {
       projection.offsets_.push_back(column);
       column += sections[s].rows;
+      parts.push_back(std::move(readers[s]));
     }
-    auto weight = PAGODA_TRY(pack_matrix(std::span(all).subspan(first, per_weight), precision, pool));
-    projection.width_ += weight.padded_rows();
-    const ActivationForm form = kernels::activation_form(weight.layout());
+    // The packer keeps the address: that of a vector's element, which moving the projection leaves alone.
+    const auto spec = packer.add(std::move(parts), projection.weights_[first / per_weight]);
+    projection.width_ += spec.padded_rows();
+    const ActivationForm form = kernels::activation_form(spec.layout);
     if (std::find(projection.forms_.begin(), projection.forms_.end(), form) == projection.forms_.end()) {
       projection.forms_.push_back(form);
     }
-    projection.weights_.push_back(std::move(weight));
     projection.biases_.push_back(PAGODA_TRY(load_bias(tensors, sections.subspan(first, per_weight))));
   }
   return projection;
-}
-
-size_t Projection::bytes() const {
-  size_t total = 0;
-  for (const auto& weight : weights_) total += weight.bytes();
-  return total;
 }
 
 void Projection::run(const kernels::Activations& x, float* out, int64_t out_stride, bool accumulate,
@@ -96,8 +92,7 @@ void Projection::run(const kernels::Activations& x, float* out, int64_t out_stri
 
 namespace {
 
-Result<LayerWeights> load_layer(const Checkpoint& checkpoint, int index, WeightPrecision precision,
-                                ComputePool& pool) {
+Result<LayerWeights> load_layer(const Checkpoint& checkpoint, int index, WeightPacker& packer) {
   const ModelConfig& config = checkpoint.config;
   const TensorSource& tensors = *checkpoint.tensors;
   const std::string prefix = fmt::format("model.layers.{}.", index);
@@ -126,16 +121,16 @@ Result<LayerWeights> load_layer(const Checkpoint& checkpoint, int index, WeightP
   const std::array<Projection::Section, 3> qkv{{{attention + "q_proj", q_rows, config.qkv_bias},
                                                 {attention + "k_proj", kv_rows, config.qkv_bias},
                                                 {attention + "v_proj", kv_rows, config.qkv_bias}}};
-  layer.qkv = PAGODA_TRY(Projection::load(tensors, qkv, config.hidden_size, precision, pool));
+  layer.qkv = PAGODA_TRY(Projection::load(tensors, qkv, config.hidden_size, packer));
   const std::array<Projection::Section, 1> out{
       {{attention + "o_proj", config.hidden_size, config.attention_out_bias}}};
-  layer.attention_out = PAGODA_TRY(Projection::load(tensors, out, q_rows, precision, pool));
+  layer.attention_out = PAGODA_TRY(Projection::load(tensors, out, q_rows, packer));
   const std::array<Projection::Section, 2> gate_up{
       {{mlp + "gate_proj", config.intermediate_size, config.mlp_bias},
        {mlp + "up_proj", config.intermediate_size, config.mlp_bias}}};
-  layer.gate_up = PAGODA_TRY(Projection::load(tensors, gate_up, config.hidden_size, precision, pool));
+  layer.gate_up = PAGODA_TRY(Projection::load(tensors, gate_up, config.hidden_size, packer));
   const std::array<Projection::Section, 1> down{{{mlp + "down_proj", config.hidden_size, config.mlp_bias}}};
-  layer.down = PAGODA_TRY(Projection::load(tensors, down, config.intermediate_size, precision, pool));
+  layer.down = PAGODA_TRY(Projection::load(tensors, down, config.intermediate_size, packer));
   return layer;
 }
 
@@ -145,27 +140,28 @@ Result<DecoderWeights> load_decoder_weights(const Checkpoint& checkpoint, Weight
                                             ComputePool& pool) {
   const ModelConfig& config = checkpoint.config;
   DecoderWeights weights;
-  {
-    const auto reader = PAGODA_TRY(
-        checkpoint.tensors->matrix("model.embed_tokens.weight", config.vocab_size, config.hidden_size));
-    const std::array<const MatrixReader*, 1> parts{reader.get()};
-    weights.embedding = PAGODA_TRY(pack_matrix(parts, precision, pool));
-  }
+  WeightPacker packer(precision);
+  const auto add_embedding = [&]() -> Result<void> {
+    packer.add({PAGODA_TRY(checkpoint.tensors->matrix("model.embed_tokens.weight", config.vocab_size,
+                                                      config.hidden_size))},
+               weights.embedding);
+    return {};
+  };
   weights.tied_head_wide = kernels::WideGroups::all(config.hidden_size);
-  weights.bytes = weights.embedding.bytes();
+  // A step reads a few rows of the embedding first and all of it last, when it is the output head too.
+  if (!config.tied_embeddings) PAGODA_TRY(add_embedding());
   for (int index = 0; index < config.num_layers; ++index) {
-    auto layer = PAGODA_TRY(load_layer(checkpoint, index, precision, pool));
-    weights.bytes +=
-        layer.qkv.bytes() + layer.attention_out.bytes() + layer.gate_up.bytes() + layer.down.bytes();
-    weights.layers.push_back(std::move(layer));
+    weights.layers.push_back(PAGODA_TRY(load_layer(checkpoint, index, packer)));
   }
   weights.final_norm = PAGODA_TRY(load_norm(checkpoint, "model.norm", config.hidden_size));
-  if (!config.tied_embeddings) {
+  if (config.tied_embeddings) {
+    PAGODA_TRY(add_embedding());
+  } else {
     const std::array<Projection::Section, 1> head{{{"lm_head", config.vocab_size, false}}};
-    weights.head =
-        PAGODA_TRY(Projection::load(*checkpoint.tensors, head, config.hidden_size, precision, pool));
-    weights.bytes += weights.head.bytes();
+    weights.head = PAGODA_TRY(Projection::load(*checkpoint.tensors, head, config.hidden_size, packer));
   }
+  PAGODA_TRY(packer.pack(pool));
+  weights.bytes = packer.bytes();
   return weights;
 }
 

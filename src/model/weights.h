@@ -27,13 +27,13 @@ class Projection {
     bool has_bias = false;
   };
 
+  // Registers the matrices with `packer`; the projection can run once that has packed them.
   static Result<Projection> load(const TensorSource& tensors, std::span<const Section> sections,
-                                 int64_t depth, WeightPrecision precision, ComputePool& pool);
+                                 int64_t depth, WeightPacker& packer);
 
   int64_t offset(size_t section) const { return offsets_[section]; }
   int64_t width() const { return width_; }  // floats of one output row; a multiple of 32
   int64_t depth() const { return depth_; }
-  size_t bytes() const;
   std::span<const PackedWeight> weights() const { return weights_; }
   // The distinct forms that the weights multiply with; nearly always one.
   std::span<const kernels::ActivationForm> forms() const { return forms_; }
@@ -79,8 +79,9 @@ struct DecoderWeights {
   size_t bytes = 0;  // packed bytes of all matrices
 };
 
-// Reads and packs everything the configuration names. An absent or misshapen tensor is an error that names
-// it.
+// Reads and packs everything the configuration names; all panels lie in one piece of memory in the order in
+// which a step reads them. Nothing refers to the checkpoint afterwards. An absent or misshapen tensor is an
+// error that names it.
 Result<DecoderWeights> load_decoder_weights(const Checkpoint& checkpoint, WeightPrecision precision,
                                             ComputePool& pool);
 

@@ -47,4 +47,9 @@ AlignedBuffer::~AlignedBuffer() {
   if (mapping_ != nullptr) munmap(mapping_, mapping_size_);
 }
 
+std::shared_ptr<uint8_t> share_buffer(AlignedBuffer buffer) {
+  const auto owner = std::make_shared<AlignedBuffer>(std::move(buffer));
+  return {owner, owner->data()};
+}
+
 }  // namespace pagoda

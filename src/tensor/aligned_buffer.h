@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 namespace pagoda {
 
@@ -37,5 +38,8 @@ class AlignedBuffer {
   void* mapping_ = nullptr;
   size_t mapping_size_ = 0;
 };
+
+// The bytes of `buffer` with shared ownership: they are freed with the last pointer to them or into them.
+std::shared_ptr<uint8_t> share_buffer(AlignedBuffer buffer);
 
 }  // namespace pagoda

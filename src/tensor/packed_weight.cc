@@ -1,8 +1,12 @@
 #include "tensor/packed_weight.h"
 
+#include <emmintrin.h>
+
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "tensor/half.h"
@@ -11,11 +15,6 @@ namespace pagoda {
 namespace {
 
 constexpr size_t kHalfRow = kPanelRows * sizeof(uint16_t);  // 32 scales or offsets
-
-void store_half(uint8_t* at, int row, float value) {
-  const uint16_t bits = f32_to_f16(value);
-  std::memcpy(at + static_cast<size_t>(row) * 2, &bits, 2);
-}
 
 float load_half(const uint8_t* at, int row) {
   uint16_t bits;
@@ -34,65 +33,180 @@ CodePlace code_place(WeightLayout layout, int row, int64_t k) {
   return {kk / 8 * 128 + r * 4 + kk % 4, kk % 8 < 4 ? 0 : 4};
 }
 
-// Rows are copied in short runs of columns, so that the lines written to stay in the first-level cache.
-constexpr int64_t kRun = 16;
+size_t group_bytes(const PackedWeightSpec& spec) {
+  const size_t code_bytes =
+      static_cast<size_t>(spec.group_size) * kPanelRows / (spec.layout == WeightLayout::kW4 ? 2 : 1);
+  return kHalfRow * (spec.has_offsets ? 2 : 1) + code_bytes;
+}
 
-void pack_f32(const PanelSource& source, int64_t depth, uint8_t* out, size_t bytes) {
-  if (source.num_rows < kPanelRows || depth % kDepthMultiple != 0) std::memset(out, 0, bytes);
-  for (int64_t first = 0; first < depth; first += kRun) {
-    const int64_t last = std::min(first + kRun, depth);
-    for (int64_t row = 0; row < source.num_rows; ++row) {
-      const float* const values = source.values + row * source.value_stride;
-      for (int64_t k = first; k < last; ++k) std::memcpy(out + (k * kPanelRows + row) * 4, values + k, 4);
+size_t bytes_of_panel(const PackedWeightSpec& spec) {
+  PAGODA_CHECK(spec.rows > 0 && spec.depth > 0, "shape {} x {}", spec.rows, spec.depth);
+  const auto depth = static_cast<size_t>(spec.padded_depth());
+  if (spec.layout == WeightLayout::kF32) return depth * kPanelRows * 4;
+  if (spec.layout == WeightLayout::kBF16) return depth * kPanelRows * 2;
+  const int g = spec.group_size;
+  PAGODA_CHECK(g == 16 || g == 32 || g == 64 || g == 128, "group size {}", g);
+  PAGODA_CHECK(spec.padded_depth() % g == 0, "depth {} is not a multiple of the group size {}",
+               spec.padded_depth(), g);
+  PAGODA_CHECK(spec.zero_point >= 0 && spec.zero_point <= (spec.layout == WeightLayout::kW8 ? 255 : 15));
+  PAGODA_CHECK(!spec.has_offsets || spec.zero_point == 0, "offsets and a zero point exclude each other");
+  return depth / static_cast<size_t>(g) * group_bytes(spec);
+}
+
+// Every layout is made of 32-bit words (one float, two bf16, four or eight codes), and word j of row r lies
+// at 128 j + 4 r. A run of 4 words of each row is collected here and then transposed, so that source and
+// destination stay in the first-level cache.
+constexpr int kRunWords = 4;
+struct Run {
+  alignas(64) uint32_t words[kPanelRows][kRunWords];
+
+  // Writes the first `count` words of all rows to the `count` lines of 128 bytes at `out`.
+  void store(int count, uint8_t* out) const noexcept {
+    if (count == kRunWords) {
+      for (int r = 0; r < kPanelRows; r += 4) transpose_4x4(r, out);
+      return;
     }
+    for (int j = 0; j < count; ++j) {
+      for (int r = 0; r < kPanelRows; ++r) std::memcpy(out + j * 128 + r * 4, &words[r][j], 4);
+    }
+  }
+
+ private:
+  void transpose_4x4(int r, uint8_t* out) const noexcept {
+    const auto load = [&](int row) { return _mm_load_si128(reinterpret_cast<const __m128i*>(words[row])); };
+    const __m128i a = load(r), b = load(r + 1), c = load(r + 2), d = load(r + 3);
+    const __m128i ab_low = _mm_unpacklo_epi32(a, b), ab_high = _mm_unpackhi_epi32(a, b);
+    const __m128i cd_low = _mm_unpacklo_epi32(c, d), cd_high = _mm_unpackhi_epi32(c, d);
+    const auto store = [&](int word, __m128i value) {
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(out + word * 128 + r * 4), value);
+    };
+    store(0, _mm_unpacklo_epi64(ab_low, cd_low));
+    store(1, _mm_unpackhi_epi64(ab_low, cd_low));
+    store(2, _mm_unpacklo_epi64(ab_high, cd_high));
+    store(3, _mm_unpackhi_epi64(ab_high, cd_high));
+  }
+};
+
+void pack_f32(const PanelSource& source, int64_t depth, uint8_t* out) {
+  Run run;
+  std::memset(run.words, 0, sizeof(run.words));
+  for (int64_t first = 0; first < round_up(depth, kDepthMultiple); first += kRunWords) {
+    const auto count = static_cast<size_t>(std::clamp<int64_t>(depth - first, 0, kRunWords));
+    for (int row = 0; row < source.num_rows; ++row) {
+      uint32_t* const words = run.words[row];
+      if (count < kRunWords) std::memset(words, 0, sizeof(run.words[row]));
+      if (count > 0) std::memcpy(words, source.values + row * source.value_stride + first, count * 4);
+    }
+    run.store(kRunWords, out + first * 128);
   }
 }
 
-void pack_bf16(const PanelSource& source, int64_t depth, uint8_t* out, size_t bytes) {
-  if (source.num_rows < kPanelRows || depth % kDepthMultiple != 0) std::memset(out, 0, bytes);
-  for (int64_t first = 0; first < depth; first += kRun) {
-    const int64_t last = std::min(first + kRun, depth);
-    for (int64_t row = 0; row < source.num_rows; ++row) {
-      const float* const values = source.values + row * source.value_stride;
-      for (int64_t k = first; k < last; k += 2) {
-        const uint16_t pair[2] = {f32_to_bf16(values[k]),
-                                  k + 1 < depth ? f32_to_bf16(values[k + 1]) : uint16_t{0}};
-        std::memcpy(out + (k / 2 * kPanelRows + row) * 4, pair, 4);
+void pack_bf16(const PanelSource& source, int64_t depth, uint8_t* out) {
+  constexpr int64_t kColumns = 2 * kRunWords;
+  Run run;
+  std::memset(run.words, 0, sizeof(run.words));
+  for (int64_t first = 0; first < round_up(depth, kDepthMultiple); first += kColumns) {
+    const int64_t count = std::clamp<int64_t>(depth - first, 0, kColumns);
+    for (int row = 0; row < source.num_rows; ++row) {
+      float values[kColumns] = {};
+      if (count > 0) {
+        std::memcpy(values, source.values + row * source.value_stride + first,
+                    static_cast<size_t>(count) * 4);
+      }
+      for (int j = 0; j < kRunWords; ++j) {
+        run.words[row][j] = f32_to_bf16(values[2 * j]) | static_cast<uint32_t>(f32_to_bf16(values[2 * j + 1]))
+                                                             << 16;
       }
     }
+    run.store(kRunWords, out + first * 64);
   }
 }
 
-// The codes of one group, which begins at column `first`: four (kW8) or eight (kW4) of a row become one word.
+// f32_to_f16 without branches, so that a loop over it becomes vector code. Only for finite values.
+inline uint16_t finite_f32_to_f16(float value) {
+  const auto bits = std::bit_cast<int32_t>(value);
+  const int32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+  const int32_t small = std::bit_cast<int32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000;
+  const int32_t normal = (magnitude + 0xfff + (magnitude >> 13 & 1) - 0x38000000) >> 13;
+  int32_t half = magnitude < 0x38800000 ? small : normal;
+  half = magnitude >= 0x477ff000 ? 0x7c00 : half;
+  return static_cast<uint16_t>(sign | half);
+}
+
+constexpr int kGroupRun = 8;  // groups whose scales are converted together
+struct GroupRun {
+  int64_t first = 0, count = 0, total = 0;  // `total` groups make a row
+  size_t stride = 0;                        // bytes between two groups of a panel
+};
+
+// Scales or offsets of groups [first, first + count): that of row r and group g goes to half r of the line at
+// out + (g - first) * stride.
+void pack_halves(const PanelSource& source, const float* values, const GroupRun& groups, uint8_t* out) {
+  uint16_t halves[kGroupRun][kPanelRows] = {};
+  for (int row = 0; row < source.num_rows; ++row) {
+    float run[kGroupRun] = {};
+    const float* const from = values + row * groups.total + groups.first;
+    if (groups.count == kGroupRun) {
+      std::memcpy(run, from, sizeof(run));
+    } else {
+      std::copy_n(from, groups.count, run);
+    }
+    uint16_t converted[kGroupRun];
+    for (int g = 0; g < kGroupRun; ++g) converted[g] = finite_f32_to_f16(run[g]);
+    for (int g = 0; g < kGroupRun; ++g) halves[g][row] = converted[g];
+  }
+  for (int64_t g = 0; g < groups.count; ++g) {
+    std::memcpy(out + static_cast<size_t>(g) * groups.stride, halves[g], kHalfRow);
+  }
+}
+
+// The codes of one group, which begins at column `first`.
+template <WeightLayout kLayout>
 void pack_group_codes(const PackedWeightSpec& spec, const PanelSource& source, int64_t first, uint8_t* out) {
+  constexpr int kCodesPerWord = kLayout == WeightLayout::kW4 ? 8 : 4;
+  constexpr int64_t kColumns = kRunWords * kCodesPerWord;
   // Padding must be zero weights: with a zero point that is the code zero_point under any scale.
-  const auto padding = static_cast<uint8_t>(spec.zero_point);
-  uint8_t padded[128];  // the widest group
-  std::memset(padded, padding, sizeof(padded));
-  const auto real_columns = static_cast<size_t>(std::clamp<int64_t>(spec.depth - first, 0, spec.group_size));
-  const bool whole = real_columns == static_cast<size_t>(spec.group_size);
-  for (int64_t row = 0; row < kPanelRows; ++row) {
-    const uint8_t* codes = padded;
-    if (row < source.num_rows) {
-      codes = source.codes + row * source.code_stride + first;
-      if (!whole) {
-        if (real_columns > 0) std::memcpy(padded, codes, real_columns);
+  uint8_t padded[kColumns];
+  Run run;
+  for (int64_t begin = 0; begin < spec.group_size; begin += kColumns) {
+    const int64_t wanted = std::min<int64_t>(kColumns, spec.group_size - begin);
+    const int64_t real = std::clamp<int64_t>(spec.depth - first - begin, 0, wanted);
+    for (int row = 0; row < kPanelRows; ++row) {
+      const uint8_t* codes = source.codes + row * source.code_stride + first + begin;
+      if (row >= source.num_rows || real < kColumns) {
+        std::memset(padded, spec.zero_point, sizeof(padded));
+        if (row < source.num_rows && real > 0) std::memcpy(padded, codes, static_cast<size_t>(real));
         codes = padded;
       }
-    } else {
-      std::memset(padded, padding, sizeof(padded));
-    }
-    uint8_t* const words = out + row * 4;
-    if (spec.layout == WeightLayout::kW8) {
-      for (int64_t k = 0; k < spec.group_size; k += 4) std::memcpy(words + k * kPanelRows, codes + k, 4);
-    } else {
-      for (int64_t k = 0; k < spec.group_size; k += 8) {
-        uint32_t low, high;
-        std::memcpy(&low, codes + k, 4);
-        std::memcpy(&high, codes + k + 4, 4);
-        const uint32_t word = low | high << 4;
-        std::memcpy(words + k / 2 * kPanelRows, &word, 4);
+      const auto load = [&](int at) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes + at)); };
+      __m128i words = load(0);
+      if constexpr (kLayout == WeightLayout::kW4) {
+        // Every second four codes are the low nibbles of a word, the others its high ones.
+        const __m128 a = _mm_castsi128_ps(words), b = _mm_castsi128_ps(load(16));
+        const __m128i low = _mm_castps_si128(_mm_shuffle_ps(a, b, _MM_SHUFFLE(2, 0, 2, 0)));
+        const __m128i high = _mm_castps_si128(_mm_shuffle_ps(a, b, _MM_SHUFFLE(3, 1, 3, 1)));
+        words = _mm_or_si128(low, _mm_slli_epi32(high, 4));
       }
+      _mm_store_si128(reinterpret_cast<__m128i*>(run.words[row]), words);
+    }
+    run.store(static_cast<int>(wanted / kCodesPerWord), out + begin / kCodesPerWord * 128);
+  }
+}
+
+template <WeightLayout kLayout>
+void pack_codes(const PackedWeightSpec& spec, const PanelSource& source, uint8_t* out) {
+  const size_t stride = group_bytes(spec), scale_bytes = kHalfRow * (spec.has_offsets ? 2 : 1);
+  GroupRun groups;
+  groups.total = spec.padded_depth() / spec.group_size;
+  groups.stride = stride;
+  for (; groups.first < groups.total; groups.first += kGroupRun) {
+    groups.count = std::min<int64_t>(kGroupRun, groups.total - groups.first);
+    uint8_t* const scales = out + static_cast<size_t>(groups.first) * stride;
+    pack_halves(source, source.scales, groups, scales);
+    if (spec.has_offsets) pack_halves(source, source.offsets, groups, scales + kHalfRow);
+    for (int64_t g = 0; g < groups.count; ++g) {
+      pack_group_codes<kLayout>(spec, source, (groups.first + g) * spec.group_size,
+                                scales + static_cast<size_t>(g) * stride + scale_bytes);
     }
   }
 }
@@ -113,58 +227,31 @@ std::string_view weight_layout_name(WeightLayout layout) {
   return "?";
 }
 
-PackedWeight::PackedWeight(const PackedWeightSpec& spec) : spec_(spec) {
-  PAGODA_CHECK(spec.rows > 0 && spec.depth > 0, "shape {} x {}", spec.rows, spec.depth);
-  const auto depth = static_cast<size_t>(padded_depth());
-  switch (spec.layout) {
-    case WeightLayout::kF32:
-      panel_bytes_ = depth * kPanelRows * 4;
-      break;
-    case WeightLayout::kBF16:
-      panel_bytes_ = depth * kPanelRows * 2;
-      break;
-    case WeightLayout::kW8:
-    case WeightLayout::kW4: {
-      const int g = spec.group_size;
-      PAGODA_CHECK(g == 16 || g == 32 || g == 64 || g == 128, "group size {}", g);
-      PAGODA_CHECK(padded_depth() % g == 0, "depth {} is not a multiple of the group size {}", padded_depth(),
-                   g);
-      PAGODA_CHECK(spec.zero_point >= 0 && spec.zero_point <= (spec.layout == WeightLayout::kW8 ? 255 : 15));
-      PAGODA_CHECK(!spec.has_offsets || spec.zero_point == 0, "offsets and a zero point exclude each other");
-      panel_bytes_ = depth / static_cast<size_t>(g) * group_bytes();
-      break;
-    }
-  }
-  data_ = AlignedBuffer(panel_bytes_ * static_cast<size_t>(num_panels()));
+size_t PackedWeight::bytes_for(const PackedWeightSpec& spec) {
+  return bytes_of_panel(spec) * static_cast<size_t>(spec.padded_rows() / kPanelRows);
 }
 
-size_t PackedWeight::group_bytes() const noexcept {
-  const size_t code_bytes =
-      static_cast<size_t>(spec_.group_size) * kPanelRows / (spec_.layout == WeightLayout::kW4 ? 2 : 1);
-  return kHalfRow * (spec_.has_offsets ? 2 : 1) + code_bytes;
-}
+PackedWeight::PackedWeight(const PackedWeightSpec& spec)
+    : PackedWeight(spec, share_buffer(AlignedBuffer(bytes_for(spec)))) {}
+
+PackedWeight::PackedWeight(const PackedWeightSpec& spec, std::shared_ptr<uint8_t> panels)
+    : spec_(spec), panel_bytes_(bytes_of_panel(spec)), panels_(panels), writable_(panels.get()) {}
+
+PackedWeight::PackedWeight(const PackedWeightSpec& spec, std::shared_ptr<const uint8_t> panels)
+    : spec_(spec), panel_bytes_(bytes_of_panel(spec)), panels_(std::move(panels)) {}
 
 void PackedWeight::pack_panel(int64_t index, const PanelSource& source) noexcept {
-  uint8_t* const out = data_.data() + static_cast<size_t>(index) * panel_bytes_;
+  PAGODA_CHECK(writable_ != nullptr && index < num_panels(), "panel {} of {}", index, num_panels());
+  uint8_t* const out = writable_ + static_cast<size_t>(index) * panel_bytes_;
   switch (spec_.layout) {
     case WeightLayout::kF32:
-      return pack_f32(source, spec_.depth, out, panel_bytes_);
+      return pack_f32(source, spec_.depth, out);
     case WeightLayout::kBF16:
-      return pack_bf16(source, spec_.depth, out, panel_bytes_);
+      return pack_bf16(source, spec_.depth, out);
     case WeightLayout::kW8:
+      return pack_codes<WeightLayout::kW8>(spec_, source, out);
     case WeightLayout::kW4:
-      break;
-  }
-  const int64_t group = spec_.group_size, num_groups = padded_depth() / group;
-  const size_t scale_bytes = kHalfRow * (spec_.has_offsets ? 2 : 1);
-  for (int64_t g = 0; g < num_groups; ++g) {
-    uint8_t* const scales = out + static_cast<size_t>(g) * group_bytes();
-    std::memset(scales, 0, scale_bytes);
-    for (int row = 0; row < source.num_rows; ++row) {
-      store_half(scales, row, source.scales[row * num_groups + g]);
-      if (spec_.has_offsets) store_half(scales + kHalfRow, row, source.offsets[row * num_groups + g]);
-    }
-    pack_group_codes(spec_, source, g * group, scales + scale_bytes);
+      return pack_codes<WeightLayout::kW4>(spec_, source, out);
   }
 }
 
@@ -182,7 +269,7 @@ void PackedWeight::unpack_row(int64_t row, std::span<float> out) const noexcept 
       std::memcpy(&bits, base + (kk / 2 * kPanelRows * 2 + static_cast<size_t>(r) * 2 + kk % 2) * 2, 2);
       w = bf16_to_f32(bits);
     } else {
-      const uint8_t* const scales = base + kk / static_cast<size_t>(spec_.group_size) * group_bytes();
+      const uint8_t* const scales = base + kk / static_cast<size_t>(spec_.group_size) * group_bytes(spec_);
       const uint8_t* const codes = scales + kHalfRow * (spec_.has_offsets ? 2 : 1);
       const CodePlace place = code_place(spec_.layout, r, k % spec_.group_size);
       const int code = codes[place.byte] >> place.shift & (spec_.layout == WeightLayout::kW4 ? 15 : 255);

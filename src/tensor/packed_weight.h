@@ -22,6 +22,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 
@@ -30,6 +31,9 @@
 namespace pagoda {
 
 enum class WeightLayout : uint8_t { kF32, kBF16, kW8, kW4 };
+// Counts every change of what a panel's bytes mean or of how files become codes and scales: panels kept on
+// disk by another count are packed again.
+inline constexpr int kPackedLayoutVersion = 1;
 std::string_view weight_layout_name(WeightLayout layout);  // "f32", "bf16", "w8", "w4"
 
 inline constexpr int kPanelRows = 32;      // two zmm of 32-bit lanes
@@ -48,6 +52,9 @@ struct PackedWeightSpec {
   int zero_point = 0;        // kW8, kW4 without offsets: 0..255 or 0..15
   float scale_multiplier = 1.0f;
   float offset_multiplier = 1.0f;
+
+  int64_t padded_rows() const noexcept { return round_up(rows, kPanelRows); }
+  int64_t padded_depth() const noexcept { return round_up(depth, kDepthMultiple); }
 };
 
 // Rows of one panel before packing. Codes: row r at codes + r * code_stride (one byte per code, also for
@@ -64,36 +71,45 @@ struct PanelSource {
   int64_t value_stride = 0;
 };
 
-// Owns the packed bytes. Immutable once packed; kernels read it from any thread.
+// A matrix in panels. The bytes belong to whoever made the memory, mostly to the one arena of a model; every
+// weight keeps its memory alive, and so do copies, which share it. Immutable once packed; kernels read it
+// from any thread.
 class PackedWeight {
  public:
   PackedWeight() = default;
-  // Allocates zeroed panels. PAGODA_CHECKs the spec.
+  // Allocates zeroed panels of its own. PAGODA_CHECKs the spec.
   explicit PackedWeight(const PackedWeightSpec& spec);
+  // Panels at `panels`, which has bytes_for(spec) bytes at a 64-byte boundary: to be packed, or packed
+  // before.
+  PackedWeight(const PackedWeightSpec& spec, std::shared_ptr<uint8_t> panels);
+  PackedWeight(const PackedWeightSpec& spec, std::shared_ptr<const uint8_t> panels);
+
+  // What the panels of such a weight take. PAGODA_CHECKs the spec.
+  static size_t bytes_for(const PackedWeightSpec& spec);
 
   const PackedWeightSpec& spec() const noexcept { return spec_; }
   WeightLayout layout() const noexcept { return spec_.layout; }
   int64_t rows() const noexcept { return spec_.rows; }
   int64_t depth() const noexcept { return spec_.depth; }
-  int64_t padded_rows() const noexcept { return round_up(spec_.rows, kPanelRows); }
-  int64_t padded_depth() const noexcept { return round_up(spec_.depth, kDepthMultiple); }
+  int64_t padded_rows() const noexcept { return spec_.padded_rows(); }
+  int64_t padded_depth() const noexcept { return spec_.padded_depth(); }
   int64_t num_panels() const noexcept { return padded_rows() / kPanelRows; }
   size_t panel_bytes() const noexcept { return panel_bytes_; }
-  size_t bytes() const noexcept { return data_.size(); }
+  size_t bytes() const noexcept { return panel_bytes_ * static_cast<size_t>(num_panels()); }
   const uint8_t* panel(int64_t index) const noexcept {
-    return data_.data() + static_cast<size_t>(index) * panel_bytes_;
+    return panels_.get() + static_cast<size_t>(index) * panel_bytes_;
   }
 
-  // Fills one panel. Different panels may be packed from different threads at once.
+  // Fills one panel, every byte of it. Different panels may be packed from different threads at once.
   void pack_panel(int64_t index, const PanelSource& source) noexcept;
   // Dequantises row `row` into out[0, depth()): the exact weights that the kernels multiply with.
   void unpack_row(int64_t row, std::span<float> out) const noexcept;
 
  private:
-  size_t group_bytes() const noexcept;
   PackedWeightSpec spec_;
   size_t panel_bytes_ = 0;
-  AlignedBuffer data_;
+  std::shared_ptr<const uint8_t> panels_;
+  uint8_t* writable_ = nullptr;  // the same bytes, or null when they must not be written
 };
 
 // The power of two m for which max_abs / m is at most 2^10: f16 keeps 11 bits for values 2^24 times smaller.

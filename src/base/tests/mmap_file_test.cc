@@ -26,6 +26,19 @@ TEST(MmapFileTest, EmptyFileIsAnEmptySpan) {
   EXPECT_TRUE(file->bytes().empty());
 }
 
+TEST(MmapFileTest, ReleasedPagesStayReadable) {
+  const std::string path = testing::TempDir() + "/mmap_file_test_release.bin";
+  std::string text;
+  for (int i = 0; i < 40000; ++i) text += static_cast<char>('a' + i % 26);
+  std::ofstream(path, std::ios::binary) << text;
+  auto file = MmapFile::open(path);
+  ASSERT_TRUE(file) << file.error().message;
+  MmapFile::release(file->bytes());
+  MmapFile::release(file->bytes().subspan(5000, 10));  // inside one page: nothing to release
+  MmapFile::release({});
+  EXPECT_EQ(std::string(file->bytes().begin(), file->bytes().end()), text);
+}
+
 TEST(MmapFileTest, NamesThePathOnFailure) {
   auto missing = MmapFile::open("/no/such/file");
   ASSERT_FALSE(missing);

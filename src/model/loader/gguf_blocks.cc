@@ -1,17 +1,23 @@
 #include "model/loader/gguf_blocks.h"
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
-
-#include "tensor/half.h"
 
 namespace pagoda::model {
 namespace {
 
+// f16_to_f32 without branches: every 32 elements bring one or two of these numbers. The product moves the
+// exponent's bias from 15 to 127 and makes subnormal numbers normal ones; both are exact. The exponent of
+// infinities and NaN is set by hand.
 float load_half(const uint8_t* at) {
   uint16_t bits;
   std::memcpy(&bits, at, 2);
-  return f16_to_f32(bits);
+  const uint32_t magnitude = bits & 0x7fffu, sign = (bits & 0x8000u) << 16;
+  const float scaled = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
+  const uint32_t top = magnitude >= 0x7c00 ? 0x7f800000 : 0;
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(scaled) | top | sign);
 }
 
 uint8_t low(uint8_t byte) {
@@ -23,10 +29,10 @@ uint8_t high(uint8_t byte) {
 
 // 16 bytes hold elements 0..15 in their low and 16..31 in their high nibbles.
 void read_nibbles(const uint8_t* packed, uint8_t* codes) {
-  for (int j = 0; j < 16; ++j) {
-    codes[j] = low(packed[j]);
-    codes[j + 16] = high(packed[j]);
-  }
+  uint8_t bytes[16];  // a copy can't be overwritten by the codes: the compiler needs to know that
+  std::memcpy(bytes, packed, sizeof(bytes));
+  for (int j = 0; j < 16; ++j) codes[j] = low(bytes[j]);
+  for (int j = 0; j < 16; ++j) codes[j + 16] = high(bytes[j]);
 }
 
 // Q4_0: f16 d, 16 bytes of nibbles. w = d * (q - 8).
@@ -46,12 +52,16 @@ void q4_1_codes(const uint8_t* block, uint8_t* codes) {
   read_nibbles(block + 4, codes);
 }
 
+constexpr uint8_t kBitOfByte[32] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128,
+                                    1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+
 // Bit j of the 32 bits at `fifth` is the fifth bit of element j.
 void read_five_bits(const uint8_t* fifth, const uint8_t* packed, uint8_t* codes) {
+  // A byte of bits for each element, so that the last loop is a comparison and not a variable shift.
+  uint8_t spread[32];
+  for (int i = 0; i < 4; ++i) std::memset(spread + 8 * i, fifth[i], 8);
   read_nibbles(packed, codes);
-  uint32_t bits;
-  std::memcpy(&bits, fifth, 4);
-  for (int j = 0; j < 32; ++j) codes[j] = static_cast<uint8_t>(codes[j] | (bits >> j & 1) << 4);
+  for (int j = 0; j < 32; ++j) codes[j] |= (spread[j] & kBitOfByte[j]) != 0 ? 16 : 0;
 }
 
 // Q5_0: f16 d, 32 fifth bits, 16 bytes of nibbles. w = d * (q - 16).
@@ -213,28 +223,76 @@ void iq4_xs_codes(const uint8_t* block, uint8_t* codes) {
   for (int g = 0; g < 8; ++g) read_iq4(block + 8 + g * 16, codes + g * 32);
 }
 
-CodeScheme with_zero(int bits, int group_size, int zero_point) {
-  return {bits, group_size, false, zero_point};
-}
-CodeScheme with_offsets(int bits, int group_size) {
-  return {bits, group_size, true, 0};
-}
+using ScalesOfBlock = void (*)(const uint8_t* block, float* scales, float* offsets);
+using CodesOfBlock = void (*)(const uint8_t* block, uint8_t* codes);
+
+// One type, from what reads a block: the loops over a row's blocks are made here, so that each compiles into
+// one piece with its body.
+template <int kElements, int kBytes, ScalesOfBlock kScales, CodesOfBlock kCodes>
+struct Blocks {
+  template <bool kOffsets, int kGroups>
+  static void scales(const uint8_t* blocks, int64_t count, float* scales, float* offsets) {
+    for (int64_t b = 0; b < count; ++b) {
+      kScales(blocks + b * kBytes, scales + b * kGroups, kOffsets ? offsets + b * kGroups : nullptr);
+    }
+  }
+
+  // The magnitudes of floats are ordered as their bits are, with infinity and then NaN above all numbers.
+  template <bool kOffsets, int kGroups>
+  static MatrixReader::Range range(const uint8_t* blocks, int64_t count) {
+    int32_t max_scale[kGroups] = {}, max_offset[kGroups] = {};
+    float scales[kGroups], offsets[kGroups] = {};
+    const auto widen = [](int32_t& max, float value) {
+      max = std::max(max, std::bit_cast<int32_t>(value) & 0x7fffffff);
+    };
+    for (int64_t b = 0; b < count; ++b) {
+      kScales(blocks + b * kBytes, scales, offsets);
+      for (int g = 0; g < kGroups; ++g) widen(max_scale[g], scales[g]);
+      if (kOffsets) {
+        for (int g = 0; g < kGroups; ++g) widen(max_offset[g], offsets[g]);
+      }
+    }
+    return {std::bit_cast<float>(*std::max_element(max_scale, max_scale + kGroups)),
+            std::bit_cast<float>(*std::max_element(max_offset, max_offset + kGroups))};
+  }
+
+  static void codes(const uint8_t* blocks, int64_t count, uint8_t* codes) {
+    for (int64_t b = 0; b < count; ++b) kCodes(blocks + b * kBytes, codes + b * kElements);
+  }
+
+  template <int kBits, int kGroupSize>
+  static BlockFormat with_zero(int zero_point) {
+    constexpr int kGroups = kElements / kGroupSize;
+    return {{kBits, kGroupSize, false, zero_point},
+            kElements,
+            kBytes,
+            scales<false, kGroups>,
+            range<false, kGroups>,
+            codes};
+  }
+  template <int kBits, int kGroupSize>
+  static BlockFormat with_offsets() {
+    constexpr int kGroups = kElements / kGroupSize;
+    return {{kBits, kGroupSize, true, 0}, kElements, kBytes, scales<true, kGroups>,
+            range<true, kGroups>,         codes};
+  }
+};
 
 }  // namespace
 
 const BlockFormat* find_block_format(uint32_t ggml_type) {
-  static const BlockFormat q4_0{with_zero(4, 32, 8), 32, 18, q4_0_scales, q4_0_codes};
-  static const BlockFormat q4_1{with_offsets(4, 32), 32, 20, d_m_scales, q4_1_codes};
-  static const BlockFormat q5_0{with_zero(8, 32, 16), 32, 22, q4_0_scales, q5_0_codes};
-  static const BlockFormat q5_1{with_offsets(8, 32), 32, 24, d_m_scales, q5_1_codes};
-  static const BlockFormat q8_0{with_zero(8, 32, 128), 32, 34, q4_0_scales, q8_0_codes};
-  static const BlockFormat q2_k{with_offsets(4, 16), 256, 84, q2_k_scales, q2_k_codes};
-  static const BlockFormat q3_k{with_zero(4, 16, 4), 256, 110, q3_k_scales, q3_k_codes};
-  static const BlockFormat q4_k{with_offsets(4, 32), 256, 144, six_bit_scales, q4_k_codes};
-  static const BlockFormat q5_k{with_offsets(8, 32), 256, 176, six_bit_scales, q5_k_codes};
-  static const BlockFormat q6_k{with_zero(8, 16, 32), 256, 210, q6_k_scales, q6_k_codes};
-  static const BlockFormat iq4_nl{with_zero(8, 32, 128), 32, 18, q4_0_scales, iq4_nl_codes};
-  static const BlockFormat iq4_xs{with_zero(8, 32, 128), 256, 136, iq4_xs_scales, iq4_xs_codes};
+  static const BlockFormat q4_0 = Blocks<32, 18, q4_0_scales, q4_0_codes>::with_zero<4, 32>(8);
+  static const BlockFormat q4_1 = Blocks<32, 20, d_m_scales, q4_1_codes>::with_offsets<4, 32>();
+  static const BlockFormat q5_0 = Blocks<32, 22, q4_0_scales, q5_0_codes>::with_zero<8, 32>(16);
+  static const BlockFormat q5_1 = Blocks<32, 24, d_m_scales, q5_1_codes>::with_offsets<8, 32>();
+  static const BlockFormat q8_0 = Blocks<32, 34, q4_0_scales, q8_0_codes>::with_zero<8, 32>(128);
+  static const BlockFormat q2_k = Blocks<256, 84, q2_k_scales, q2_k_codes>::with_offsets<4, 16>();
+  static const BlockFormat q3_k = Blocks<256, 110, q3_k_scales, q3_k_codes>::with_zero<4, 16>(4);
+  static const BlockFormat q4_k = Blocks<256, 144, six_bit_scales, q4_k_codes>::with_offsets<4, 32>();
+  static const BlockFormat q5_k = Blocks<256, 176, six_bit_scales, q5_k_codes>::with_offsets<8, 32>();
+  static const BlockFormat q6_k = Blocks<256, 210, q6_k_scales, q6_k_codes>::with_zero<8, 16>(32);
+  static const BlockFormat iq4_nl = Blocks<32, 18, q4_0_scales, iq4_nl_codes>::with_zero<8, 32>(128);
+  static const BlockFormat iq4_xs = Blocks<256, 136, iq4_xs_scales, iq4_xs_codes>::with_zero<8, 32>(128);
   switch (ggml_type) {  // numbers of ggml.h
     case 2:
       return &q4_0;

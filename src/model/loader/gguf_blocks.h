@@ -14,10 +14,13 @@ struct BlockFormat {
   CodeScheme scheme;
   int block_elements = 32;
   int block_bytes = 0;
-  // One block's scales (and offsets where the scheme has them), block_elements / group_size of each.
-  void (*read_scales)(const uint8_t* block, float* scales, float* offsets) = nullptr;
-  // One block's codes, one byte each.
-  void (*read_codes)(const uint8_t* block, uint8_t* codes) = nullptr;
+  // The scales (and offsets where the scheme has them; else null will do) of `count` blocks in a row,
+  // block_elements / group_size of each.
+  void (*read_scales)(const uint8_t* blocks, int64_t count, float* scales, float* offsets) = nullptr;
+  // The largest magnitudes among them; infinite or NaN when one of them is.
+  MatrixReader::Range (*range)(const uint8_t* blocks, int64_t count) = nullptr;
+  // The codes of `count` blocks, one byte each.
+  void (*read_codes)(const uint8_t* blocks, int64_t count, uint8_t* codes) = nullptr;
 
   int groups_per_block() const { return block_elements / scheme.group_size; }
 };

@@ -58,35 +58,23 @@ class BlockMatrix final : public MatrixReader {
   std::string describe() const override { return place_.description; }
 
   Range code_range(int64_t first, int64_t count) const override {
-    Range range;
-    std::array<float, 16> scales{}, offsets{};
-    const auto groups = static_cast<size_t>(format_.groups_per_block());
+    Range all;
     for (int64_t r = first; r < first + count; ++r) {
-      const uint8_t* block = row(r);
-      for (int64_t b = 0; b < blocks_per_row_; ++b, block += format_.block_bytes) {
-        format_.read_scales(block, scales.data(), offsets.data());
-        for (size_t g = 0; g < groups; ++g) {
-          range.max_scale = larger(range.max_scale, std::fabs(scales[g]));
-          range.max_offset = larger(range.max_offset, std::fabs(offsets[g]));
-        }
-      }
+      const Range range = format_.range(row(r), blocks_per_row_);
+      all.max_scale = larger(all.max_scale, range.max_scale);
+      all.max_offset = larger(all.max_offset, range.max_offset);
     }
-    return range;
+    return all;
   }
 
   void read_codes(int64_t first, int64_t count, uint8_t* codes, float* scales,
                   float* offsets) const override {
-    const int64_t groups = format_.groups_per_block();
-    float unused[16];
-    for (int64_t r = first; r < first + count; ++r) {
-      const uint8_t* block = row(r);
-      for (int64_t b = 0; b < blocks_per_row_; ++b, block += format_.block_bytes) {
-        format_.read_codes(block, codes);
-        format_.read_scales(block, scales, format_.scheme.has_offsets ? offsets : unused);
-        codes += format_.block_elements;
-        scales += groups;
-        if (format_.scheme.has_offsets) offsets += groups;
-      }
+    const int64_t groups = blocks_per_row_ * format_.groups_per_block();
+    for (int64_t r = 0; r < count; ++r) {
+      const uint8_t* const blocks = row(first + r);
+      format_.read_codes(blocks, blocks_per_row_, codes + r * place_.depth);
+      format_.read_scales(blocks, blocks_per_row_, scales + r * groups,
+                          format_.scheme.has_offsets ? offsets + r * groups : nullptr);
     }
   }
 
@@ -98,8 +86,8 @@ class BlockMatrix final : public MatrixReader {
     for (int64_t r = first; r < first + count; ++r) {
       const uint8_t* block = row(r);
       for (int64_t b = 0; b < blocks_per_row_; ++b, block += format_.block_bytes) {
-        format_.read_codes(block, codes.data());
-        format_.read_scales(block, scales.data(), offsets.data());
+        format_.read_codes(block, 1, codes.data());
+        format_.read_scales(block, 1, scales.data(), offsets.data());
         for (size_t g = 0; g < groups; ++g) {
           for (size_t k = g * group_size; k < (g + 1) * group_size; ++k) {
             float value = scales[g] * static_cast<float>(codes[k] - format_.scheme.zero_point);
@@ -110,6 +98,8 @@ class BlockMatrix final : public MatrixReader {
       }
     }
   }
+
+  void release_pages() const override { MmapFile::release(place_.data); }
 
  private:
   // NaN wins, so that it is not lost among the others.

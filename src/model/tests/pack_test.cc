@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <random>
 
 namespace pagoda::model {
@@ -165,6 +166,96 @@ TEST(PackMatrix, TheNumberOfThreadsDoesNotShow) {
   const auto b = pack_matrix(parts, WeightPrecision::kNative, four);
   for (int64_t panel = 0; panel < a->num_panels(); ++panel) {
     EXPECT_EQ(std::memcmp(a->panel(panel), b->panel(panel), a->panel_bytes()), 0);
+  }
+}
+
+std::shared_ptr<FakeMatrix> fake(int64_t rows, int64_t depth, CodeScheme scheme, uint32_t seed) {
+  return std::make_shared<FakeMatrix>(rows, depth, scheme, seed);
+}
+
+TEST(WeightPacker, AllWeightsLieInOnePieceInTheirOrder) {
+  ComputePool pool(3);
+  const auto big = fake(3000, 2048, kFourBit, 1), small = fake(33, 64, CodeScheme{8, 16, false, 32}, 2),
+             plain = fake(70, 96, kFloat, 3), q = fake(64, 64, kFourBit, 4), k = fake(16, 64, kFourBit, 5);
+  WeightPacker packer(WeightPrecision::kNative);
+  std::vector<PackedWeight> weights(4);
+  packer.add({big}, weights[0]);
+  packer.add({small}, weights[1]);
+  const PackedWeightSpec spec = packer.add({q, k}, weights[2]);
+  EXPECT_EQ(spec.rows, 80);
+  EXPECT_EQ(spec.layout, WeightLayout::kW4);
+  packer.add({plain}, weights[3]);
+  const auto memory = packer.pack(pool);
+  ASSERT_TRUE(memory) << memory.error().message;
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(memory->get()) % (size_t{2} << 20), 0U);
+  size_t end = 0;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    EXPECT_EQ(weights[i].panel(0), memory->get() + packer.offsets()[i]);
+    EXPECT_GE(packer.offsets()[i], end);
+    EXPECT_LT(packer.offsets()[i], end + 64);
+    EXPECT_EQ(packer.offsets()[i] % 64, 0U);
+    end = packer.offsets()[i] + weights[i].bytes();
+  }
+  EXPECT_LE(end, packer.bytes());
+  expect_rows(weights[0], {big.get()}, 0);
+  expect_rows(weights[1], {small.get()}, 0);
+  expect_rows(weights[2], {q.get(), k.get()}, 0);
+  expect_rows(weights[3], {plain.get()}, 0x1p-8f);
+  // The same bytes as alone.
+  const std::vector<const MatrixReader*> parts = {q.get(), k.get()};
+  const auto alone = pack_matrix(parts, WeightPrecision::kNative, pool);
+  EXPECT_EQ(std::memcmp(alone->panel(0), weights[2].panel(0), alone->bytes()), 0);
+}
+
+TEST(WeightPacker, UsesPanelsPackedBefore) {
+  ComputePool pool(2);
+  const auto a = fake(40, 64, kFourBit, 1), b = fake(7, 96, CodeScheme{8, 32, true, 0}, 2);
+  std::vector<PackedWeight> first(2), second(2);
+  WeightPacker packer(WeightPrecision::kNative), again(WeightPrecision::kNative);
+  packer.add({a}, first[0]);
+  packer.add({b}, first[1]);
+  const auto memory = packer.pack(pool);
+  ASSERT_TRUE(memory);
+  EXPECT_LT(packer.specs()[0].scale_multiplier, 1e-6);
+  again.add({a}, second[0]);
+  again.add({b}, second[1]);
+  EXPECT_EQ(again.bytes(), packer.bytes());
+  again.use(packer.specs(), *memory);
+  EXPECT_EQ(second[1].panel(0), first[1].panel(0));
+  expect_rows(second[0], {a.get()}, 0);
+  expect_rows(second[1], {b.get()}, 0);
+}
+
+TEST(WeightPacker, NamesTheBadOneOfManyParts) {
+  class Named final : public MatrixReader {
+   public:
+    explicit Named(std::shared_ptr<FakeMatrix> matrix) : matrix_(std::move(matrix)) {}
+    int64_t rows() const override { return matrix_->rows(); }
+    int64_t depth() const override { return matrix_->depth(); }
+    CodeScheme scheme() const override { return matrix_->scheme(); }
+    std::string describe() const override { return "the bad one"; }
+    Range code_range(int64_t r, int64_t n) const override { return matrix_->code_range(r, n); }
+    void read_codes(int64_t r, int64_t n, uint8_t* codes, float* scales, float* offsets) const override {
+      matrix_->read_codes(r, n, codes, scales, offsets);
+    }
+    void read_values(int64_t r, int64_t n, float* values) const override {
+      matrix_->read_values(r, n, values);
+    }
+
+   private:
+    std::shared_ptr<FakeMatrix> matrix_;
+  };
+  ComputePool pool(2);
+  for (const CodeScheme scheme : {kFourBit, kFloat}) {
+    const auto matrix = fake(600, 64, scheme, 2);  // its range is taken in three pieces
+    (scheme.bits == 0 ? matrix->value(599 * 64) : matrix->scale(599 * 2)) = std::nanf("");
+    PackedWeight first, second;
+    WeightPacker packer(WeightPrecision::kNative);
+    packer.add({fake(40, 64, scheme, 1)}, first);
+    packer.add({fake(40, 64, scheme, 1), std::make_shared<Named>(matrix)}, second);
+    const auto packed = packer.pack(pool);
+    ASSERT_FALSE(packed);
+    EXPECT_EQ(packed.error().message.find("the bad one"), 0U) << packed.error().message;
   }
 }
 

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -175,6 +177,85 @@ TEST(PackedWeight, LayoutNames) {
   EXPECT_EQ(weight_layout_name(WeightLayout::kBF16), "bf16");
   EXPECT_EQ(weight_layout_name(WeightLayout::kW8), "w8");
   EXPECT_EQ(weight_layout_name(WeightLayout::kW4), "w4");
+}
+
+TEST(PackedWeight, ScalesAreRoundedAsByTheScalarConversion) {
+  // Normal and subnormal halves, ties of both, numbers that round to zero, to 65504 and to infinity.
+  std::vector<float> numbers = {0.0f,     -0.0f,        0x1p-24f,     0x1p-25f, 0x1.8p-25f, 0x1.8p-24f,
+                                0x1p-14f, 0x1.ffcp-15f, 0x1.ffep-15f, 65504.0f, 65519.0f,   65520.0f,
+                                1e6f,     0x1.002p0f,   0x1.006p0f,   0x1p-149f};
+  std::mt19937 random(3);
+  while (numbers.size() < 32 * 64) {
+    const auto value = std::bit_cast<float>(static_cast<uint32_t>(random()));
+    const float near =
+        std::ldexp(std::bit_cast<float>((static_cast<uint32_t>(random()) & 0x807fffff) | 0x3f800000),
+                   static_cast<int>(random() % 48) - 30);
+    numbers.push_back(near);
+    if (std::isfinite(value)) numbers.push_back(value);
+  }
+  const PackedWeightSpec spec = coded(WeightLayout::kW8, 32, 64 * 16, 16, true, 0);
+  PackedWeight packed(spec);
+  const std::vector<uint8_t> codes(32 * 64 * 16);
+  std::vector<float> offsets(numbers.rbegin(), numbers.rend());
+  PanelSource source;
+  source.codes = codes.data();
+  source.code_stride = spec.depth;
+  source.scales = numbers.data();
+  source.offsets = offsets.data();
+  packed.pack_panel(0, source);
+  for (size_t row = 0; row < 32; ++row) {
+    for (size_t group = 0; group < 64; ++group) {
+      uint16_t scale, offset;
+      const uint8_t* const at = packed.panel(0) + group * (128 + 512) + row * 2;
+      std::memcpy(&scale, at, 2);
+      std::memcpy(&offset, at + 64, 2);
+      ASSERT_EQ(scale, f32_to_f16(numbers[row * 64 + group])) << numbers[row * 64 + group];
+      ASSERT_EQ(offset, f32_to_f16(offsets[row * 64 + group])) << offsets[row * 64 + group];
+    }
+  }
+}
+
+TEST(PackedWeight, SharesMemoryThatItDoesNotOwnAlone) {
+  PackedWeightSpec spec;
+  spec.layout = WeightLayout::kF32;
+  spec.rows = 33;
+  spec.depth = 32;
+  const size_t bytes = PackedWeight::bytes_for(spec);
+  EXPECT_EQ(bytes, size_t{2} * 32 * 32 * 4);
+  std::vector<float> values(33 * 32);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  std::weak_ptr<uint8_t> alive;
+  PackedWeight second;
+  {
+    auto memory = share_buffer(AlignedBuffer(2 * bytes));
+    std::memset(memory.get(), 0xff, 2 * bytes);  // pack_panel writes every byte, padding included
+    alive = memory;
+    PackedWeight first(spec, memory);
+    second = PackedWeight(spec, std::shared_ptr<uint8_t>(memory, memory.get() + bytes));
+    EXPECT_EQ(second.panel(0), first.panel(0) + first.bytes());
+    for (int64_t panel = 0; panel < 2; ++panel) {
+      PanelSource source;
+      source.num_rows = panel == 0 ? 32 : 1;
+      source.values = values.data() + panel * 32 * 32;
+      source.value_stride = 32;
+      second.pack_panel(panel, source);
+    }
+  }
+  // The first weight and the pointer to the memory are gone; what the second one holds is not.
+  EXPECT_FALSE(alive.expired());
+  std::vector<float> row(32);
+  second.unpack_row(32, row);
+  EXPECT_EQ(row[31], 33 * 32 - 1);
+  for (size_t i = 0; i < 32; ++i) {
+    float padding;
+    std::memcpy(&padding, second.panel(1) + (i * 32 + 1) * 4, 4);
+    EXPECT_EQ(padding, 0.0f);
+  }
+  const PackedWeight copy = second;
+  second = PackedWeight();
+  EXPECT_FALSE(alive.expired());
+  const PackedWeight read_only(spec, std::shared_ptr<const uint8_t>(alive.lock()));
+  EXPECT_EQ(read_only.bytes(), bytes);
 }
 
 }  // namespace
