@@ -13,13 +13,16 @@ namespace {
 
 constexpr float kNone = -std::numeric_limits<float>::infinity();  // the maximum of no scores
 
-// One kv head and a group of consecutive query tokens of one sequence; row = token * heads + head.
+// One kv head and a group of query tokens; row = token * heads + head. The tokens are consecutive ones of one
+// sequence, or the single new tokens of several that share the partitions of the item.
 struct Item {
-  const AttentionSequence* sequence;
-  int kv_head;
-  int64_t first_token;  // within the sequence's new tokens
-  int rows;
-  int64_t first_partition, last_partition;
+  const AttentionSequence* sequence;  // whose blocks are read
+  const int32_t* members = nullptr;   // the sequences of the tokens; null: all of `sequence`
+  int64_t sequence_index = 0;
+  int kv_head = 0;
+  int64_t first_token = 0;  // within the sequence's new tokens
+  int rows = 0;
+  int64_t first_partition = 0, last_partition = 0;
 };
 
 // What all items of a call share.
@@ -27,6 +30,7 @@ struct Call {
   ConstRowsView q;
   std::span<const AttentionSequence> sequences;
   PagedKvView kv;
+  const SharedPrefixes* shared;  // null: nothing is
   AttentionParams params;
   RowsView out;
   const AttentionBody& body;
@@ -55,6 +59,7 @@ Item item_at(const Call& call, int64_t index) {
     }
     Item item;
     item.sequence = &s;
+    item.sequence_index = &s - call.sequences.data();
     item.kv_head = static_cast<int>(index % call.kv.num_kv_heads);
     item.first_token = index / call.kv.num_kv_heads * call.token_group;
     const int64_t tokens = std::min(call.token_group, s.num_tokens - item.first_token);
@@ -62,13 +67,68 @@ Item item_at(const Call& call, int64_t index) {
     const int64_t first = s.first_position + item.first_token;
     item.first_partition = call.lowest_token(first) / kKvPartition;
     item.last_partition = (first + tokens - 1) / kKvPartition;
+    if (call.shared != nullptr && call.shared->shared_partitions(item.sequence_index) > 0) {
+      item.first_partition = call.shared->shared_partitions(item.sequence_index);
+    }
     return item;
   }
   PAGODA_CHECK(false, "work item past the end");
 }
 
+// Members of a group that one shared item takes: a few tiles of rows.
+int64_t members_per_item(const Call& call, const SharedPrefixes::Group& group) {
+  constexpr int64_t kSharedRows = 32;
+  const auto count = static_cast<int64_t>(group.members.size());
+  const int64_t most = std::max<int64_t>(1, kSharedRows / call.heads);
+  const int64_t items = (count + most - 1) / most;
+  return (count + items - 1) / items;
+}
+
+int64_t shared_items_of(const Call& call, const SharedPrefixes::Group& group) {
+  const int64_t each = members_per_item(call, group);
+  return (static_cast<int64_t>(group.members.size()) + each - 1) / each * call.kv.num_kv_heads;
+}
+
+int64_t count_shared_items(const Call& call) {
+  int64_t items = 0;
+  for (const auto& group : call.shared->groups()) items += shared_items_of(call, group);
+  return items;
+}
+
+Item shared_item_at(const Call& call, int64_t index) {
+  for (const auto& group : call.shared->groups()) {
+    const int64_t count = shared_items_of(call, group);
+    if (index >= count) {
+      index -= count;
+      continue;
+    }
+    const int64_t each = members_per_item(call, group), first = index / call.kv.num_kv_heads * each;
+    Item item;
+    item.members = group.members.data() + first;
+    item.sequence_index = item.members[0];
+    item.sequence = &call.sequences[static_cast<size_t>(item.sequence_index)];
+    item.kv_head = static_cast<int>(index % call.kv.num_kv_heads);
+    item.rows =
+        static_cast<int>(std::min(each, static_cast<int64_t>(group.members.size()) - first)) * call.heads;
+    item.last_partition = group.partitions - 1;
+    return item;
+  }
+  PAGODA_CHECK(false, "shared work item past the end");
+}
+
+const AttentionSequence& row_sequence(const Call& call, const Item& item, int row) {
+  return item.members == nullptr ? *item.sequence
+                                 : call.sequences[static_cast<size_t>(item.members[row / call.heads])];
+}
+
+// A row's token within its sequence's new tokens.
 int64_t row_token(const Call& call, const Item& item, int row) {
-  return item.first_token + row / call.heads;
+  return item.members == nullptr ? item.first_token + row / call.heads : 0;
+}
+
+// The same as a row of the batch.
+int64_t batch_token(const Call& call, const Item& item, int row) {
+  return row_sequence(call, item, row).first_token + row_token(call, item, row);
 }
 
 // Offset of a row's head vector in units of floats from the start of its token's row.
@@ -80,8 +140,7 @@ void load_queries(const Call& call, const Item& item, uint8_t* q) {
   const int64_t dim = call.kv.head_dim;
   const ActivationBody& body = pick(scalar::activation_body, avx2::activation_body, avx512::activation_body);
   for (int row = 0; row < item.rows; ++row) {
-    const int64_t token = item.sequence->first_token + row_token(call, item, row);
-    const float* const from = call.q.row(token) + row_head_offset(call, item, row);
+    const float* const from = call.q.row(batch_token(call, item, row)) + row_head_offset(call, item, row);
     if (call.kv.dtype == DType::kF32) {
       std::memcpy(q + row * dim * 4, from, static_cast<size_t>(dim) * 4);
     } else {
@@ -96,7 +155,8 @@ bool place_tile(const Call& call, const Item& item, int64_t partition, int first
   const int64_t origin = partition * kKvPartition;
   int lowest = kKvPartition, highest = 0;
   for (int r = 0; r < tile.rows; ++r) {
-    const int64_t position = item.sequence->first_position + row_token(call, item, first_row + r);
+    const int64_t position =
+        row_sequence(call, item, first_row + r).first_position + row_token(call, item, first_row + r);
     const int64_t begin = std::clamp<int64_t>(call.lowest_token(position) - origin, 0, kKvPartition);
     const int64_t end = std::clamp<int64_t>(position + 1 - origin, 0, kKvPartition);
     tile.begin[r] = begin < end ? static_cast<int>(begin) : 0;
@@ -195,24 +255,50 @@ void merge_row(const Call& call, const AttentionArea& area, int row, const float
 
 void store_rows(const Call& call, const Item& item, const AttentionArea& area) {
   for (int row = 0; row < item.rows; ++row) {
-    const int64_t token = item.sequence->first_token + row_token(call, item, row);
-    float* const to = call.out.row(token) + row_head_offset(call, item, row);
+    float* const to = call.out.row(batch_token(call, item, row)) + row_head_offset(call, item, row);
     call.body.scale(area.acc + row * call.stride, 1.0f / area.sum[row], call.kv.head_dim, to);
+  }
+}
+
+float* shared_state(const Call& call, const Item& item, int row) {
+  const int64_t sequence = item.members == nullptr ? item.sequence_index : item.members[row / call.heads];
+  return call.shared->state(sequence, item.kv_head * call.heads + row % call.heads);
+}
+
+// Rows start empty, or from what their group computed of the partitions before.
+void start_rows(const Call& call, const Item& item, const AttentionArea& area) {
+  std::fill_n(area.max, item.rows, kNone);
+  const bool resumes = item.members == nullptr && call.shared != nullptr &&
+                       call.shared->shared_partitions(item.sequence_index) > 0;
+  if (!resumes) return;
+  for (int row = 0; row < item.rows; ++row) {
+    const float* const state = shared_state(call, item, row);
+    std::memcpy(area.acc + row * call.stride, state, static_cast<size_t>(call.stride) * sizeof(float));
+    area.max[row] = state[call.stride];
+    area.sum[row] = state[call.stride + 1];
+  }
+}
+
+void keep_rows(const Call& call, const Item& item, const AttentionArea& area) {
+  for (int row = 0; row < item.rows; ++row) {
+    float* const state = shared_state(call, item, row);
+    std::memcpy(state, area.acc + row * call.stride, static_cast<size_t>(call.stride) * sizeof(float));
+    state[call.stride] = area.max[row];
+    state[call.stride + 1] = area.sum[row];
   }
 }
 
 void run_item(const Call& call, const Item& item, const AttentionArea& area) {
   load_queries(call, item, area.q);
-  std::fill_n(area.max, item.rows, kNone);
+  start_rows(call, item, area);
   for_partitions(call, item, {item.first_partition, item.last_partition}, area,
                  [&](int64_t, int row, const float* values, float max, float sum) {
                    merge_row(call, area, row, values, max, sum);
                  });
-  store_rows(call, item, area);
+  item.members == nullptr ? store_rows(call, item, area) : keep_rows(call, item, area);
 }
 
-// Where a split call keeps partial results: records of stride + 16 floats (values, max, sum; whole cache
-// lines).
+// Where a split call keeps partial results: records of a value row, max and sum.
 struct Partials {
   float* base;
   int64_t partitions;  // most partitions of any item
@@ -225,7 +311,7 @@ struct Partials {
 };
 
 Partials partials_of(const Call& call, int64_t items, AttentionScratch& scratch) {
-  Partials p{scratch.partials(), 0, 0, call.stride + 16};
+  Partials p{scratch.partials(), 0, 0, call.stride + kStateFloats};
   for (int64_t index = 0; index < items; ++index) {
     const Item item = item_at(call, index);
     p.partitions = std::max(p.partitions, item.last_partition - item.first_partition + 1);
@@ -295,8 +381,8 @@ AttentionScratch::AttentionScratch(int64_t max_tokens, int64_t max_context, int 
   // threads and a draft of three.
   const int64_t rows = std::min<int64_t>(max_tokens, 4) * num_heads;
   const int64_t partitions = (max_context + kKvPartition - 1) / kKvPartition;
-  partials_ =
-      AlignedBuffer(static_cast<size_t>(rows * partitions * (value_stride(head_dim) + 16)) * sizeof(float));
+  partials_ = AlignedBuffer(static_cast<size_t>(rows * partitions * (value_stride(head_dim) + kStateFloats)) *
+                            sizeof(float));
 }
 
 void attention(const AttentionInput& input, const AttentionParams& params, RowsView out,
@@ -310,15 +396,17 @@ void attention(const AttentionInput& input, const AttentionParams& params, RowsV
                "scratch for {} rows, head_dim {}, {} threads", scratch.max_rows(), scratch.head_dim(),
                scratch.num_threads());
   const AttentionBody& body = pick(scalar::attention_body, avx2::attention_body, avx512::attention_body);
-  const Call call{input.q,
-                  input.sequences,
-                  kv,
-                  params,
-                  out,
-                  body,
-                  heads,
-                  std::max(1, kItemRows / heads),
-                  value_stride(kv.head_dim)};
+  const bool windowed = params.window > 0;
+  Call call{input.q,
+            input.sequences,
+            kv,
+            windowed || input.shared == nullptr || input.shared->groups().empty() ? nullptr : input.shared,
+            params,
+            out,
+            body,
+            heads,
+            std::max(1, kItemRows / heads),
+            value_stride(kv.head_dim)};
   for (const AttentionSequence& s : input.sequences) {
     PAGODA_CHECK(
         static_cast<int64_t>(s.block_table.size()) * kKvBlockTokens >= s.first_position + s.num_tokens,
@@ -326,18 +414,25 @@ void attention(const AttentionInput& input, const AttentionParams& params, RowsV
   }
   const int64_t items = count_items(call);
   if (items < 2 * pool.num_threads() && pool.num_threads() > 1) {
+    call.shared = nullptr;  // too few sequences for sharing to matter; they are cut along the cache instead
     const Partials partials = partials_of(call, items, scratch);
     const int64_t floats = items * partials.partitions * partials.rows * partials.record;
     if (partials.partitions > 1 && floats <= scratch.partial_floats()) {
       return run_split(call, items, partials, scratch, pool);
     }
   }
-  pool.run(static_cast<int>(items), [&](int chunk, int worker) {
+  const auto run = [&](const Item& item, int worker) {
     AttentionArea area;
     lay_out_area(scratch.worker_area(worker), scratch.max_rows(), scratch.head_dim(), area);
-    // Last items first: in a prompt they have the longest contexts, and short ones should end the call.
-    run_item(call, item_at(call, items - 1 - chunk), area);
-  });
+    run_item(call, item, area);
+  };
+  if (call.shared != nullptr) {
+    pool.run(static_cast<int>(count_shared_items(call)),
+             [&](int chunk, int worker) { run(shared_item_at(call, chunk), worker); });
+  }
+  // Last items first: in a prompt they have the longest contexts, and short ones should end the call.
+  pool.run(static_cast<int>(items),
+           [&](int chunk, int worker) { run(item_at(call, items - 1 - chunk), worker); });
 }
 
 }  // namespace pagoda::kernels

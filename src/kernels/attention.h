@@ -14,21 +14,13 @@
 
 #include "base/ids.h"
 #include "base/thread_pool.h"
+#include "kernels/attention_sequence.h"
 #include "kernels/rows.h"
+#include "kernels/shared_prefixes.h"
 #include "tensor/aligned_buffer.h"
 #include "tensor/kv_storage.h"
 
 namespace pagoda::kernels {
-
-inline constexpr int kKvPartition = 256;  // tokens; 16 blocks: scores of 8 rows stay in L1
-
-// The tokens of one sequence in a flat batch.
-struct AttentionSequence {
-  int64_t first_token = 0;               // row of its first new token in the batch
-  int64_t num_tokens = 0;                // new tokens in this step
-  int64_t first_position = 0;            // position of the first new token = tokens already in the cache
-  std::span<const BlockId> block_table;  // covers first_position + num_tokens tokens
-};
 
 struct AttentionParams {
   int num_heads = 0;     // q heads; a multiple of kv.num_kv_heads
@@ -72,6 +64,8 @@ struct AttentionInput {
   ConstRowsView q;  // [num_tokens, num_heads * head_dim]
   std::span<const AttentionSequence> sequences;
   PagedKvView kv;
+  // What find() said about these sequences, or null: each reads its own cache then. Not used with a window.
+  const SharedPrefixes* shared = nullptr;
 };
 
 // out: the shape of q, not aliasing it. write_kv for these tokens must have run. No allocation.

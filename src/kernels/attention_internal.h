@@ -16,6 +16,8 @@ static_assert(kAttentionPartition == kKvPartition && kAttentionBlockTokens == kK
 // an item is a chunk of 50 us or so at short contexts.
 inline constexpr int kItemRows = 64;
 inline constexpr int kValueLanes = 32;  // value rows are padded to this many floats
+// Behind a value row that is kept for later: maximum, sum, and the rest of the cache line.
+inline constexpr int kStateFloats = 16;
 
 inline int64_t value_stride(int head_dim) {
   return round_up(head_dim, kValueLanes);

@@ -46,6 +46,7 @@ struct Scratch {
   Rows gate_up;
   ActivationBuffer converted;
   kernels::AttentionScratch attention_scratch;
+  kernels::SharedPrefixes shared_prefixes;
   std::vector<int64_t> positions;
 };
 
@@ -124,6 +125,7 @@ LlamaDecoder::LlamaDecoder(const ModelConfig& config, const DecoderOptions& opti
                        std::max({config.hidden_size, heads_width, config.intermediate_size}));
   scratch_.attention_scratch = kernels::AttentionScratch(tokens, options.max_context, config.num_heads,
                                                          config.head_dim, pool.num_threads());
+  scratch_.shared_prefixes = kernels::SharedPrefixes(tokens, config.num_heads, config.head_dim);
   scratch_.positions.resize(static_cast<size_t>(tokens));
 }
 
@@ -157,6 +159,7 @@ void LlamaDecoder::forward(const ForwardInput& input, KvStorage& kv, float* logi
   PAGODA_CHECK(static_cast<int64_t>(input.logit_rows.size()) <= options_.max_logit_rows,
                "{} logit rows of {}", input.logit_rows.size(), options_.max_logit_rows);
   set_positions(input);
+  scratch_.shared_prefixes.find(input.sequences);
   kernels::embed(weights_.embedding, input.tokens, config_.embedding_scale,
                  scratch_.hidden.view(num_tokens, config_.hidden_size), pool_);
   for (int index = 0; index < config_.num_layers; ++index) {
@@ -224,8 +227,9 @@ void LlamaDecoder::attention_block(const LayerWeights& layer, int index, const F
   params.scale = config_.attention_scale;
   params.window = window;
   const kernels::RowsView out = scratch_.attention.view(num_tokens, q_width);
-  kernels::attention({qkv.view(num_tokens, q_width, layer.qkv.offset(0)), input.sequences, view}, params, out,
-                     scratch_.attention_scratch, pool_);
+  kernels::attention(
+      {qkv.view(num_tokens, q_width, layer.qkv.offset(0)), input.sequences, view, &scratch_.shared_prefixes},
+      params, out, scratch_.attention_scratch, pool_);
   kernels::convert_activations(out, layer.attention_out.input(), scratch_.converted, pool_);
   add_to_residual(layer.attention_out, layer.post_attention_norm, num_tokens);
 }
