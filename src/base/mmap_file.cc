@@ -43,18 +43,20 @@ Result<MmapFile> MmapFile::open(const std::string& path) {
     }
   }
   ::close(fd);
-  return MmapFile(path, static_cast<const uint8_t*>(data), size);
+  return MmapFile(path, {static_cast<const uint8_t*>(data), size}, pagoda::modified_ns(info));
 }
 
 MmapFile::MmapFile(MmapFile&& other) noexcept
     : path_(std::move(other.path_)),
       data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)) {}
+      size_(std::exchange(other.size_, 0)),
+      modified_ns_(other.modified_ns_) {}
 
 MmapFile& MmapFile::operator=(MmapFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(modified_ns_, other.modified_ns_);
   return *this;
 }
 
@@ -67,6 +69,10 @@ void MmapFile::release(std::span<const uint8_t> part) noexcept {
   const auto address = reinterpret_cast<uintptr_t>(part.data());
   const uintptr_t begin = (address + page - 1) / page * page, end = (address + part.size()) / page * page;
   if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+int64_t modified_ns(const struct stat& info) {
+  return int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
 }
 
 }  // namespace pagoda

@@ -46,6 +46,10 @@ void add_engine_flags(CLI::App& app, EngineFlags& flags) {
       "where "
       "it matters; auto: mixed for small models, else int8")
       ->check(CLI::IsMember({"auto", "int8", "mixed", "int16"}));
+  add(app, "--packed-cache", flags.packed_cache,
+      "where to keep the weights as they lie in memory, for starts in a fraction of the time; auto: a file "
+      "beside the "
+      "model; else a folder; off: nowhere");
   add(app, "--max-model-len", flags.max_model_len,
       "longest prompt + output in tokens (32k form too); default: the model's");
   add(app, "--kv-cache-memory-bytes", flags.kv_cache_memory_bytes,

@@ -8,6 +8,7 @@
 
 #include "base/resource_limits.h"
 #include "kernels/isa.h"
+#include "model/packed_cache.h"
 
 namespace pagoda::cli {
 namespace {
@@ -116,6 +117,8 @@ Result<RunPlan> make_run_plan(const EngineFlags& flags) {
       flags.kv_cache_dtype == "float32" || (flags.kv_cache_dtype == "auto" && flags.dtype == "float32");
   plan.decoder.activation_precision =
       choose_activation_precision(flags.activation_precision, plan.checkpoint.config);
+  plan.checkpoint.packed_cache =
+      PAGODA_TRY(model::packed_cache_path(flags.packed_cache, plan.checkpoint, plan.decoder.precision));
   plan.decoder.kv_dtype = float_kv ? DType::kF32 : DType::kBF16;
   plan.decoder.max_tokens = flags.max_num_batched_tokens;
   plan.decoder.max_logit_rows = engine::max_logit_rows(plan.engine);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "model/config.h"
@@ -17,10 +18,19 @@ struct GenerationDefaults {
   std::optional<int64_t> top_k, max_new_tokens;
 };
 
+// A file of weights as it was when it was opened.
+struct ModelFile {
+  std::string path;
+  uint64_t bytes = 0;
+  int64_t modified_ns = 0;  // since 1970
+};
+
 struct Checkpoint {
   std::string path;
-  std::string name;    // default served model name: the file or folder name without extension
-  std::string format;  // for people: "GGUF v3 (Q4_1 210, F32 61, Q8_0 1)", "safetensors (BF16)"
+  std::vector<ModelFile> files;  // those with weights
+  std::string packed_cache;      // the file to keep packed weights in (packed_cache.h); empty: none
+  std::string name;              // default served model name: the file or folder name without extension
+  std::string format;            // for people: "GGUF v3 (Q4_1 210, F32 61, Q8_0 1)", "safetensors (BF16)"
   uint64_t file_bytes = 0;
   ModelConfig config;
   GenerationDefaults generation;

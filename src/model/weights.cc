@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "model/packed_cache.h"
+
 namespace pagoda::model {
 namespace {
 
@@ -160,7 +162,7 @@ Result<DecoderWeights> load_decoder_weights(const Checkpoint& checkpoint, Weight
     const std::array<Projection::Section, 1> head{{{"lm_head", config.vocab_size, false}}};
     weights.head = PAGODA_TRY(Projection::load(*checkpoint.tensors, head, config.hidden_size, packer));
   }
-  PAGODA_TRY(packer.pack(pool));
+  PAGODA_TRY(pack_or_reuse(checkpoint, packer, pool));
   weights.bytes = packer.bytes();
   return weights;
 }

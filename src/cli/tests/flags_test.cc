@@ -89,6 +89,18 @@ TEST(FlagsTest, ItlTargetIsOffUnlessAskedForAndBounded) {
   }
 }
 
+TEST(FlagsTest, PackedCacheIsOffUnlessAskedFor) {
+  EXPECT_EQ(parse_command_line({"serve", "m"})->serve.engine.packed_cache, "off");
+  EXPECT_EQ(parse_command_line({"serve", "m", "--packed-cache", "auto"})->serve.engine.packed_cache, "auto");
+  EXPECT_EQ(
+      parse_command_line({"generate", "m", "-p", "x", "--packed-cache", "/a"})->generate.engine.packed_cache,
+      "/a");
+  setenv("PAGODA_PACKED_CACHE", "auto", 1);
+  const auto line = parse_command_line({"serve", "m"});
+  unsetenv("PAGODA_PACKED_CACHE");
+  EXPECT_EQ(line->serve.engine.packed_cache, "auto");
+}
+
 TEST(FlagsTest, HelpExitsWithZero) {
   testing::internal::CaptureStdout();
   const auto line = parse_command_line({"serve", "--help"});

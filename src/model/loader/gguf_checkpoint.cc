@@ -69,7 +69,10 @@ Result<Checkpoint> open_gguf_checkpoint(const std::string& path) {
   checkpoint.path = path;
   checkpoint.name = model_name(path, files.size());
   checkpoint.format = describe_format(file, *tensors);
-  for (const auto& part : files) checkpoint.file_bytes += part->size();
+  for (const auto& part : files) {
+    checkpoint.file_bytes += part->size();
+    checkpoint.files.push_back({part->path(), part->size(), part->modified_ns()});
+  }
   checkpoint.config = PAGODA_TRY(gguf_model_config(file, architecture, *tensors));
   PAGODA_TRY(read_tokenizer(file, checkpoint));
   PAGODA_TRY(check_config(checkpoint.config, path));

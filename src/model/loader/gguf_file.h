@@ -73,6 +73,7 @@ class GgufFile {
   const std::string& path() const noexcept { return path_; }
   uint32_t version() const noexcept { return version_; }
   uint64_t size() const noexcept { return bytes_.size(); }
+  int64_t modified_ns() const noexcept { return file_ ? file_->modified_ns() : 0; }
   const std::vector<GgufTensor>& tensors() const noexcept { return tensors_; }
 
   const GgufValue* find(std::string_view key) const;

@@ -105,7 +105,8 @@ Result<Checkpoint> open_hf_checkpoint(const std::string& folder) {
   auto tensors = PAGODA_TRY(SafetensorsSource::open(folder));
   PAGODA_TRY(check_tensors(checkpoint.config, *tensors, folder));
   checkpoint.format = describe_format(*tensors);
-  checkpoint.file_bytes = tensors->file_bytes();
+  checkpoint.files = tensors->files();
+  for (const ModelFile& file : checkpoint.files) checkpoint.file_bytes += file.bytes;
   checkpoint.tensors = std::move(tensors);
   PAGODA_TRY(read_tokenizer(folder, checkpoint));
   return checkpoint;

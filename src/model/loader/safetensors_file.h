@@ -32,6 +32,7 @@ class SafetensorsFile {
 
   const std::string& path() const noexcept { return path_; }
   uint64_t size() const noexcept { return bytes_.size(); }
+  int64_t modified_ns() const noexcept { return file_ ? file_->modified_ns() : 0; }
   const std::vector<SafetensorsTensor>& tensors() const noexcept { return tensors_; }
 
  private:

@@ -68,7 +68,7 @@ Result<void> SafetensorsSource::add_sharded(const std::string& folder, const std
       return make_error(ErrorKind::kIo, fmt::format("{}: the file {} is missing", index_path, path));
     }
     const auto file = std::make_shared<const SafetensorsFile>(PAGODA_TRY(SafetensorsFile::open(path)));
-    file_bytes_ += file->size();
+    files_.push_back({path, file->size(), file->modified_ns()});
     std::unordered_map<std::string_view, const SafetensorsTensor*> by_name;
     for (const SafetensorsTensor& tensor : file->tensors()) by_name.emplace(tensor.name, &tensor);
     for (const std::string& name : names) {
@@ -88,7 +88,7 @@ Result<std::unique_ptr<SafetensorsSource>> SafetensorsSource::open(const std::st
   const std::string single = folder + "/model.safetensors", index = single + ".index.json";
   if (exists(single)) {
     const auto file = std::make_shared<const SafetensorsFile>(PAGODA_TRY(SafetensorsFile::open(single)));
-    source->file_bytes_ = file->size();
+    source->files_.push_back({single, file->size(), file->modified_ns()});
     for (const SafetensorsTensor& tensor : file->tensors()) PAGODA_TRY(source->add(file, tensor));
   } else if (exists(index)) {
     PAGODA_TRY(source->add_sharded(folder, index));

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "model/checkpoint.h"
 #include "model/loader/safetensors_file.h"
 #include "model/tensor_source.h"
 
@@ -18,8 +19,7 @@ class SafetensorsSource final : public TensorSource {
   // itself.
   static Result<std::unique_ptr<SafetensorsSource>> open(const std::string& folder);
 
-  // Bytes of all weight files.
-  uint64_t file_bytes() const noexcept { return file_bytes_; }
+  const std::vector<ModelFile>& files() const noexcept { return files_; }
 
   std::vector<TensorInfo> list() const override;
   bool contains(const std::string& name) const override { return tensors_.contains(name); }
@@ -38,7 +38,7 @@ class SafetensorsSource final : public TensorSource {
   Result<Place> find(const std::string& name, const std::vector<int64_t>& expected) const;
 
   std::string folder_;
-  uint64_t file_bytes_ = 0;
+  std::vector<ModelFile> files_;
   std::vector<std::string> order_;
   std::unordered_map<std::string, Place> tensors_;
 };
