@@ -3,10 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <functional>
+#include <limits>
 #include <nlohmann/json.hpp>
-#include <unordered_map>
+#include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "model/loader/gguf_pre_tokenizers.h"
 
@@ -28,7 +33,51 @@ enum TokenType : int32_t {
 // U+2581, SentencePiece's spelling of a space.
 constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
 
-using Vocab = std::unordered_map<std::string_view, int64_t>;
+// Ids by text. A start looks up three texts for each of 150,000 merges, and most of a lookup in a table of
+// nodes is waiting for memory: here a slot holds 32 bits of the hash next to the id, and the text is compared
+// once.
+class Vocab {
+ public:
+  explicit Vocab(std::span<const std::string> tokens)
+      : tokens_(tokens), slots_(std::bit_ceil(2 * tokens.size())) {}
+
+  // Of the tokens that were inserted.
+  std::optional<int64_t> find(std::string_view text) const {
+    const Slot& slot = slots_[place(text)];
+    return slot.id < 0 ? std::nullopt : std::optional<int64_t>(slot.id);
+  }
+  // The id under which the text of token `id` is there already; nullopt when it is new.
+  std::optional<int64_t> insert(int64_t id) {
+    const std::string_view text = tokens_[static_cast<size_t>(id)];
+    Slot& slot = slots_[place(text)];
+    if (slot.id >= 0) return slot.id;
+    slot = {tag(text), static_cast<int32_t>(id)};
+    return std::nullopt;
+  }
+
+ private:
+  struct Slot {
+    uint32_t tag = 0;
+    int32_t id = -1;  // the GGUF reader bounds arrays by the file's size, index_tokens by this type
+  };
+  static uint32_t tag(std::string_view text) {
+    return static_cast<uint32_t>(std::hash<std::string_view>()(text) >> 32);
+  }
+  // The slot of `text`, or the free one where it belongs; half of all slots stay free.
+  size_t place(std::string_view text) const {
+    const size_t hash = std::hash<std::string_view>()(text), mask = slots_.size() - 1;
+    size_t at = hash & mask;
+    const auto wanted = static_cast<uint32_t>(hash >> 32);
+    while (slots_[at].id >= 0 &&
+           (slots_[at].tag != wanted || tokens_[static_cast<size_t>(slots_[at].id)] != text)) {
+      at = (at + 1) & mask;
+    }
+    return at;
+  }
+
+  std::span<const std::string> tokens_;
+  std::vector<Slot> slots_;
+};
 
 template <class... Args>
 Error corrupt(fmt::format_string<Args...> format, Args&&... args) {
@@ -98,15 +147,18 @@ Result<Vocab> index_tokens(const GgufVocabulary& vocabulary) {
   PAGODA_TRY(check_id("bos", vocabulary.bos_id, tokens.size()));
   PAGODA_TRY(check_id("eos", vocabulary.eos_id, tokens.size()));
   PAGODA_TRY(check_id("unknown", vocabulary.unk_id, tokens.size()));
-  Vocab vocab;
-  vocab.reserve(tokens.size());
+  if (tokens.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
+    return corrupt("tokenizer.ggml.tokens has {} entries", tokens.size());
+  }
+  Vocab vocab(tokens);
   for (size_t id = 0; id < tokens.size(); ++id) {
     if (!is_utf8(tokens[id])) return corrupt("token {} of tokenizer.ggml.tokens is not UTF-8", id);
     const int32_t type = type_of(vocabulary, id);
     if (type < 0 || type > kByte) return corrupt("tokenizer.ggml.token_type[{}] is no token type", id);
     if (tokens[id].empty()) continue;
-    const auto [entry, is_new] = vocab.emplace(tokens[id], static_cast<int64_t>(id));
-    if (!is_new) return corrupt("tokens {} and {} of tokenizer.ggml.tokens are the same", entry->second, id);
+    if (const auto before = vocab.insert(static_cast<int64_t>(id))) {
+      return corrupt("tokens {} and {} of tokenizer.ggml.tokens are the same", *before, id);
+    }
   }
   return vocab;
 }
@@ -129,8 +181,7 @@ Result<std::vector<Merge>> parse_merges(const GgufVocabulary& vocabulary, const 
     const Merge merge{line.substr(0, space), line.substr(space + 1)};
     merged.assign(merge.left).append(merge.right);
     for (const std::string_view part : {merge.left, merge.right, std::string_view(merged)}) {
-      if (!vocab.contains(part))
-        return corrupt("tokenizer.ggml.merges[{}] needs a token that does not exist", i);
+      if (!vocab.find(part)) return corrupt("tokenizer.ggml.merges[{}] needs a token that does not exist", i);
     }
     merges.push_back(merge);
   }
@@ -154,10 +205,10 @@ std::vector<Merge> merges_from_scores(const GgufVocabulary& vocabulary, const Vo
     for (size_t cut = 0; cut < token.size();) {
       cut += sequence_length(static_cast<unsigned char>(token[cut]));
       const auto left = vocab.find(token.substr(0, cut));
-      if (cut >= token.size() || left == vocab.end()) continue;
+      if (cut >= token.size() || !left) continue;
       const auto right = vocab.find(token.substr(cut));
-      if (right == vocab.end()) continue;
-      ranked.push_back({{left->first, right->first}, vocabulary.scores[id], left->second, right->second});
+      if (!right) continue;
+      ranked.push_back({{token.substr(0, cut), token.substr(cut)}, vocabulary.scores[id], *left, *right});
     }
     // Splits of the same token: by the ids of their parts, as transformers' converter orders them.
     std::sort(ranked.begin() + static_cast<std::ptrdiff_t>(first), ranked.end(),
