@@ -1,7 +1,10 @@
 // Matrix product with AVX2, FMA and F16C. The order of operations is that of MatmulPanel in bodies.h.
 //
-// 16 ymm hold a tile of M activation rows x Z vectors of 8 weight rows: 1 x 4, 2 x 2, 3 x 1 and 4 x 1 for
-// coded layouts, so a panel is passed over 1, 2 or 4 times while it lies in the first- or second-level cache.
+// Coded layouts: a register tile is M <= 4 activation rows x Z vectors of 8 weight rows (4 x 2, one row x 4),
+// and its 8 integer sums with the operands beside them fill the 16 ymm. The float accumulators lie in memory,
+// where a group touches them once. The depth is taken in chunks that stay in the first-level cache while all
+// rows pass over them; for many rows the codes of a chunk are spread out once into the operands of the
+// multiplication.
 #include <immintrin.h>
 
 #include "kernels/bodies.h"
@@ -11,8 +14,10 @@
 namespace pagoda::kernels::avx2 {
 namespace {
 
-constexpr int kCodedRows = 4;
-constexpr int kVectors = 4;  // of 8 rows in a panel
+constexpr int kVectors = 4;      // of 8 rows in a panel
+constexpr int kCodedRows = 4;    // of a tile
+constexpr int kBatchRows = 64;   // whose accumulators are kept at a time
+constexpr int kSpreadRows = 13;  // from here on, spread codes are faster
 
 PAGODA_INLINE __m256i broadcast32(const void* at) {
   int32_t word;
@@ -43,178 +48,384 @@ PAGODA_INLINE void finish(const MatmulPanel& p, int64_t row, int first, const __
   }
 }
 
-// c[m][z] += codes . x over kDepth <= 32 columns of 4-bit codes. Sums of 8 products of pairs stay below
-// 8 x 2 x 15 x 127 = 30480, so they are added in 16 bits.
-template <int kDepth, int M, int Z>
-PAGODA_INLINE void dot4(const uint8_t* w, const int8_t* const (&x)[M], int64_t at, __m256i (&c)[M][Z]) {
-  const __m256i low = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
-  __m256i sum[M][Z];
-  for (int m = 0; m < M; ++m) {
-    for (int z = 0; z < Z; ++z) sum[m][z] = _mm256_setzero_si256();
-  }
-#pragma GCC unroll 4
-  for (int k = 0; k < kDepth; k += 8, w += 128) {
-    _mm_prefetch(reinterpret_cast<const char*>(w) + 2048, _MM_HINT_T0);
-    _mm_prefetch(reinterpret_cast<const char*>(w) + 2112, _MM_HINT_T0);
-    for (int z = 0; z < Z; ++z) {
-      const __m256i both = load(w + z * 32);
-      const __m256i first = _mm256_and_si256(both, low);
-      const __m256i second = _mm256_and_si256(_mm256_srli_epi16(both, 4), low);
-      for (int m = 0; m < M; ++m) {
-        const __m256i a = _mm256_maddubs_epi16(first, broadcast32(x[m] + at + k));
-        const __m256i b = _mm256_maddubs_epi16(second, broadcast32(x[m] + at + k + 4));
-        sum[m][z] = _mm256_add_epi16(sum[m][z], _mm256_add_epi16(a, b));
-      }
-    }
-  }
-  for (int m = 0; m < M; ++m) {
-    for (int z = 0; z < Z; ++z) c[m][z] = _mm256_add_epi32(c[m][z], _mm256_madd_epi16(sum[m][z], ones));
-  }
-}
-
-// The same for 8-bit codes, taken as code - 128: |code - 128| <= 128 as the unsigned operand, its sign moved
-// to x. A pair's sum is at most 2 x 128 x 127 = 32512: nothing saturates. (Codes as they are would, at 2 x
-// 255 x 127.)
-template <int kDepth, int M, int Z>
-PAGODA_INLINE void dot8(const uint8_t* w, const int8_t* const (&x)[M], int64_t at, __m256i (&c)[M][Z]) {
-  const __m256i middle = _mm256_set1_epi8(-128), ones = _mm256_set1_epi16(1);
-#pragma GCC unroll 4
-  for (int k = 0; k < kDepth; k += 4, w += 128) {
-    _mm_prefetch(reinterpret_cast<const char*>(w) + 2048, _MM_HINT_T0);
-    _mm_prefetch(reinterpret_cast<const char*>(w) + 2112, _MM_HINT_T0);
-    for (int z = 0; z < Z; ++z) {
-      const __m256i code = _mm256_xor_si256(load(w + z * 32), middle);
-      const __m256i magnitude = _mm256_abs_epi8(code);
-      for (int m = 0; m < M; ++m) {
-        const __m256i signed_x = _mm256_sign_epi8(broadcast32(x[m] + at + k), code);
-        c[m][z] =
-            _mm256_add_epi32(c[m][z], _mm256_madd_epi16(_mm256_maddubs_epi16(magnitude, signed_x), ones));
-      }
-    }
-  }
-}
-
-// Activation rows [row, row + M) of a panel, and how far their low codes are read.
-template <int M>
-struct CodedRows {
-  CodedRows(const MatmulPanel& p, int64_t row) {
-    for (int m = 0; m < M; ++m) {
-      codes[m] = p.codes + (row + m) * p.depth;
-      low_codes[m] = p.low_codes + (row + m) * p.low_depth;
-      scales[m] = p.scales + (row + m) * (p.depth / 32);
-      sums[m] = p.sums + (row + m) * (p.depth / 16);
-      scaled_sums[m] = p.scaled_sums + (row + m) * (p.depth / 32);
-    }
-  }
-  const int8_t *codes[M], *low_codes[M];
-  const float *scales[M], *scaled_sums[M];
-  const int32_t* sums[M];
-  int64_t low_at = 0;
+// How a coded panel is computed. kGroup: 16, 32, or 64 for any larger multiple of 32. kSpread: the codes were
+// spread out before.
+template <int kBits_, int kGroup_, bool kOffsets_, bool kSpread_>
+struct Form {
+  static constexpr int kBits = kBits_, kGroup = kGroup_;
+  static constexpr bool kOffsets = kOffsets_, kSpread = kSpread_;
+  static constexpr int kStep = kGroup < 32 ? kGroup : 32;             // columns of one integer sum
+  static constexpr int kChunk = kSpread ? 256 : 512;                  // columns; a multiple of 128
+  static constexpr int kCodeBytes = kSpread ? (kBits == 4 ? 32 : 64)  // of one column
+                                            : kBits * 4;
+  static constexpr int kHeaderBytes = kSpread ? 0 : (kOffsets ? 128 : 64);
 };
 
-template <int kBits, int kDepth, int M, int Z>
-PAGODA_INLINE void dot(const uint8_t* w, const int8_t* const (&x)[M], int64_t at, __m256i (&c)[M][Z]) {
-  kBits == 4 ? dot4<kDepth, M, Z>(w, x, at, c) : dot8<kDepth, M, Z>(w, x, at, c);
+// Columns [begin, begin + columns) of a panel.
+template <class F>
+struct Chunk {
+  int64_t begin;
+  int columns;
+  int group;               // columns
+  int64_t low_begin;       // where the low codes of the chunk begin in a row
+  const uint8_t* wide;     // of the chunk's activation groups
+  const uint8_t* weights;  // as packed, or only the codes, spread
+  float offset_ratio;
+  const float* spread_scales;  // per group: 32 scales, [32 offsets * offset_ratio]
+
+  int groups() const { return columns / group; }
+};
+
+template <class F>
+PAGODA_INLINE __m256 scale_of(const Chunk<F>& chunk, const uint8_t* header, int g, int vector) {
+  if (!F::kSpread) return load_half(header + vector * 16);
+  return _mm256_loadu_ps(chunk.spread_scales + g * (F::kOffsets ? 64 : 32) + vector * 8);
 }
 
-// The integer sums c of kStep columns from `at` on: (code - zero_point) . x. Wide groups pass over the codes
-// once for the high bytes and once for the low ones.
-template <int kBits, int kStep, bool kOffsets, int M, int Z>
-PAGODA_INLINE void coded_sums(const MatmulPanel& p, const uint8_t* w, int64_t at, CodedRows<M>& rows,
-                              __m256i (&c)[M][Z]) {
-  // dot8 takes codes as code - 128.
-  const int zero_point = (kOffsets ? 0 : p.zero_point) - (kBits == 8 ? 128 : 0);
-  const bool wide = p.wide[at / 32] != 0;
-  int zero_term[M];
-  for (int m = 0; m < M; ++m) {
-    const int32_t* const sums = rows.sums[m] + at / 16;
-    zero_term[m] = -zero_point * (kStep == 16 ? sums[0] : sums[0] + sums[1]);
-    for (int z = 0; z < Z; ++z) c[m][z] = _mm256_set1_epi32(wide ? 0 : zero_term[m]);
+template <class F>
+PAGODA_INLINE __m256 offset_of(const Chunk<F>& chunk, const uint8_t* header, int g, int vector) {
+  if (F::kSpread) return _mm256_loadu_ps(chunk.spread_scales + g * 64 + 32 + vector * 8);
+  return _mm256_mul_ps(load_half(header + 64 + vector * 16), _mm256_set1_ps(chunk.offset_ratio));
+}
+
+// The columns of a chunk in M activation rows. `terms`, per step: -zero_point * sum of x. `products`, for
+// groups of 16: scale * sum of x. `words`, for 8-bit codes: x in 16 bits, in each 4 columns the order 0 2
+// 1 3.
+template <class F, int M>
+struct ChunkRows {
+  static constexpr int kTerms = F::kOffsets ? 1 : F::kChunk / F::kStep;
+  static constexpr int kProducts = F::kOffsets && F::kGroup == 16 ? F::kChunk / 16 : 1;
+  static constexpr int kWords = F::kBits == 8 ? F::kChunk : 1;
+
+  const int8_t *codes[M], *low_codes[M];
+  const float *scales[M], *scaled_sums[M];
+  alignas(32) int32_t terms[M][kTerms];
+  alignas(32) float products[M][kProducts];
+  alignas(32) int16_t words[M][kWords];
+};
+
+// 16 codes as 16-bit numbers, in each 4 the order 0 2 1 3.
+PAGODA_INLINE __m256i widen(const int8_t* codes) {
+  const __m128i order = _mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
+  const __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes));
+  return _mm256_cvtepi8_epi16(_mm_shuffle_epi8(x, order));
+}
+
+template <class F>
+PAGODA_INLINE void widen_row(const Chunk<F>& chunk, const int8_t* codes, const int8_t* low, int16_t* words) {
+  for (int at = 0; at < chunk.columns; at += 32) {
+    const bool wide = chunk.wide[at / 32] != 0;
+    for (int k = at; k < at + 32; k += 16) {
+      __m256i x = widen(codes + k);
+      if (wide) x = _mm256_add_epi16(_mm256_slli_epi16(x, 8), widen(low + k - at));
+      _mm256_store_si256(reinterpret_cast<__m256i*>(words + k), x);
+    }
+    if (wide) low += 32;
   }
-  dot<kBits, kStep, M, Z>(w, rows.codes, at, c);
-  if (!wide) return;
+}
+
+template <class F, int M>
+PAGODA_INLINE void prepare(const MatmulPanel& p, const Chunk<F>& chunk, int64_t row, ChunkRows<F, M>& rows) {
   for (int m = 0; m < M; ++m) {
+    rows.codes[m] = p.codes + (row + m) * p.depth + chunk.begin;
+    rows.low_codes[m] = p.low_codes + (row + m) * p.low_depth + chunk.low_begin;
+    rows.scales[m] = p.scales + (row + m) * (p.depth / 32) + chunk.begin / 32;
+    rows.scaled_sums[m] = p.scaled_sums + (row + m) * (p.depth / 32) + chunk.begin / 32;
+    const int32_t* const sums = p.sums + (row + m) * (p.depth / 16) + chunk.begin / 16;
+    const int steps = chunk.columns / F::kStep;
+    if (!F::kOffsets) {
+      for (int i = 0; i < steps; ++i)
+        rows.terms[m][i] = -p.zero_point * (F::kStep == 16 ? sums[i] : sums[2 * i] + sums[2 * i + 1]);
+    } else if (F::kGroup == 16) {
+      for (int i = 0; i < steps; ++i)
+        rows.products[m][i] = rows.scales[m][i / 2] * static_cast<float>(sums[i]);
+    }
+    if (F::kBits == 8) widen_row(chunk, rows.codes[m], rows.low_codes[m], rows.words[m]);
+  }
+}
+
+PAGODA_INLINE void prefetch(const uint8_t* w) {
+  _mm_prefetch(reinterpret_cast<const char*>(w) + 2048, _MM_HINT_T0);
+}
+
+// The sum where it stands: gcc would regroup long integer sums into trees, compute all products first and
+// spill them.
+PAGODA_INLINE __m256i pinned(__m256i sum) {
+  asm("" : "+x"(sum));
+  return sum;
+}
+
+// 4-bit codes of F::kStep columns times V rows of bytes. Sums of 8 products of pairs stay below
+// 8 x 2 x 15 x 127 = 30480, so they are added in 16 bits.
+template <class F, int V, int Z>
+PAGODA_INLINE void dot4(const uint8_t* w, const int8_t* const (&x)[V], __m256i (&sum)[V][Z]) {
+  const __m256i low = _mm256_set1_epi8(15);
+#pragma GCC unroll 8
+  for (int k = 0; k < F::kStep; k += 4) {
+    const bool upper = k % 8 != 0;
+    __m256i code[Z];
     for (int z = 0; z < Z; ++z) {
-      c[m][z] = _mm256_add_epi32(_mm256_slli_epi32(c[m][z], 8), _mm256_set1_epi32(zero_term[m]));
+      const uint8_t* const at = w + (F::kSpread ? k : k / 8 * 4) * 32 + z * 32;
+      code[z] = load(at);
+      if (F::kSpread) continue;
+      code[z] = _mm256_and_si256(upper ? _mm256_srli_epi16(code[z], 4) : code[z], low);
+      if (!upper && z % 2 == 0) prefetch(at);
     }
-  }
-  dot<kBits, kStep, M, Z>(w, rows.low_codes, rows.low_at, c);
-  rows.low_at += kStep;
-}
-
-// kGroup: 16, 32, or 64 for any larger multiple of 32. Vectors [first, first + Z) of the panel.
-template <int kBits, int kGroup, bool kOffsets, int M, int Z>
-void coded_block(const MatmulPanel& p, int64_t row, int first) {
-  const int group = kGroup <= 32 ? kGroup : p.group_size;
-  CodedRows<M> rows(p, row);
-  __m256 acc[M][Z];
-  for (int m = 0; m < M; ++m) {
-    for (int z = 0; z < Z; ++z) acc[m][z] = _mm256_setzero_ps();
-  }
-  constexpr int kStep = kGroup < 32 ? kGroup : 32;
-  const uint8_t* w = p.weights;
-  for (int64_t k = 0; k < p.depth; k += group) {
-    const uint8_t* const scales = w + first * 16;
-    w += kOffsets ? 128 : 64;
-    __m256 t[M][Z];
-    float u[M] = {};
-    for (int m = 0; m < M; ++m) {
-      for (int z = 0; z < Z; ++z) t[m][z] = _mm256_setzero_ps();
-    }
-    for (int part = 0; part < (kGroup <= 32 ? kStep : group); part += kStep, w += kStep * kBits * 4) {
-      const int64_t at = k + part;
-      __m256i c[M][Z];
-      coded_sums<kBits, kStep, kOffsets, M, Z>(p, w + first * 32, at, rows, c);
-      for (int m = 0; m < M; ++m) {
-        const float factor = rows.scales[m][at / 32];
-        if (kOffsets) {
-          u[m] +=
-              kStep == 16 ? factor * static_cast<float>(rows.sums[m][at / 16]) : rows.scaled_sums[m][at / 32];
-        }
-        const __m256 x_scale = _mm256_set1_ps(factor);
-        for (int z = 0; z < Z; ++z) {
-          const __m256 sum = _mm256_cvtepi32_ps(c[m][z]);
-          t[m][z] = kGroup <= 32 ? _mm256_mul_ps(x_scale, sum) : _mm256_fmadd_ps(x_scale, sum, t[m][z]);
-        }
+    for (int v = 0; v < V; ++v) {
+      const __m256i four = broadcast32(x[v] + k);
+      for (int z = 0; z < Z; ++z) {
+        const __m256i product = _mm256_maddubs_epi16(code[z], four);
+        sum[v][z] = pinned(k == 0 ? product : _mm256_add_epi16(sum[v][z], product));
       }
     }
-    for (int z = 0; z < Z; ++z) {
-      const __m256 scale = load_half(scales + z * 16);
-      for (int m = 0; m < M; ++m) acc[m][z] = _mm256_fmadd_ps(scale, t[m][z], acc[m][z]);
-      if (!kOffsets) continue;
-      const __m256 offset = _mm256_mul_ps(load_half(scales + 64 + z * 16), _mm256_set1_ps(p.offset_ratio));
-      for (int m = 0; m < M; ++m) acc[m][z] = _mm256_fmadd_ps(offset, _mm256_set1_ps(u[m]), acc[m][z]);
-    }
   }
-  finish<M, Z>(p, row, first, acc, p.multiplier);
 }
 
-template <int kBits, int kGroup, bool kOffsets, int M>
-PAGODA_INLINE void coded_panel(const MatmulPanel& p, int64_t row) {
-  constexpr int kWide = M == 1 ? 4 : M == 2 ? 2 : 1;
-  for (int first = 0; first < kVectors; first += kWide)
-    coded_block<kBits, kGroup, kOffsets, M, kWide>(p, row, first);
+// c[m][z] += 8-bit codes . words over F::kStep columns, the even and the odd columns of 4 as pairs of 16
+// bits.
+template <class F, int M, int Z>
+PAGODA_INLINE void dot8(const uint8_t* w, const int16_t* const (&x)[M], __m256i (&c)[M][Z]) {
+  const __m256i low = _mm256_set1_epi16(255);
+#pragma GCC unroll 16
+  for (int k = 0; k < F::kStep; k += 2) {
+    const bool upper = k % 4 != 0;
+    __m256i code[Z];
+    for (int z = 0; z < Z; ++z) {
+      const uint8_t* const at = w + (F::kSpread ? k * 2 : k / 4 * 4) * 32 + z * 32;
+      code[z] = load(at);
+      if (F::kSpread) continue;
+      code[z] = upper ? _mm256_srli_epi16(code[z], 8) : _mm256_and_si256(code[z], low);
+      if (!upper && z % 2 == 0) prefetch(at);
+    }
+    for (int m = 0; m < M; ++m) {
+      const __m256i two = broadcast32(x[m] + k);
+      for (int z = 0; z < Z; ++z)
+        c[m][z] = pinned(_mm256_add_epi32(c[m][z], _mm256_madd_epi16(code[z], two)));
+    }
+  }
+}
+
+// Where a tile is in its chunk.
+struct Place {
+  const uint8_t* codes;
+  int at;      // column
+  int low_at;  // low code
+};
+
+template <class F, int M>
+PAGODA_INLINE __m256i term_of(const ChunkRows<F, M>& rows, int m, int at) {
+  return F::kOffsets ? _mm256_setzero_si256() : broadcast32(&rows.terms[m][at / F::kStep]);
+}
+
+// c of one or two rows of a wide group: the codes times the high bytes and times the low ones in one pass.
+template <class F, int M, int Z>
+PAGODA_INLINE void wide_sums4(const ChunkRows<F, M>& rows, const Place& place, int first,
+                              __m256i (&c)[M][Z]) {
+  constexpr int kPair = M == 1 ? 1 : 2;
+  const __m256i ones = _mm256_set1_epi16(1), high = _mm256_set1_epi16(256);
+  const int8_t* x[2 * kPair];
+  for (int m = 0; m < kPair; ++m) {
+    x[2 * m] = rows.codes[first + m] + place.at;
+    x[2 * m + 1] = rows.low_codes[first + m] + place.low_at;
+  }
+  __m256i sum[2 * kPair][Z];
+  dot4<F>(place.codes, x, sum);
+  for (int m = 0; m < kPair; ++m) {
+    const __m256i term = term_of(rows, first + m, place.at);
+    for (int z = 0; z < Z; ++z) {
+      const __m256i upper = _mm256_madd_epi16(sum[2 * m][z], high);
+      const __m256i lower = _mm256_madd_epi16(sum[2 * m + 1][z], ones);
+      c[first + m][z] = _mm256_add_epi32(upper, F::kOffsets ? lower : _mm256_add_epi32(lower, term));
+    }
+  }
+}
+
+// c = (code - zero_point) . x over F::kStep columns.
+template <class F, int M, int Z>
+PAGODA_INLINE void coded_sums(const ChunkRows<F, M>& rows, const Place& place, bool wide,
+                              __m256i (&c)[M][Z]) {
+  if constexpr (F::kBits == 8) {
+    const int16_t* x[M];
+    for (int m = 0; m < M; ++m) {
+      x[m] = rows.words[m] + place.at;
+      for (int z = 0; z < Z; ++z) c[m][z] = term_of(rows, m, place.at);
+    }
+    dot8<F>(place.codes, x, c);
+  } else if (wide) {
+    wide_sums4<F, M, Z>(rows, place, 0, c);
+    if constexpr (M == 3) wide_sums4<F, M, Z>(rows, place, 1, c);
+    if constexpr (M == 4) wide_sums4<F, M, Z>(rows, place, 2, c);
+  } else {
+    const __m256i ones = _mm256_set1_epi16(1);
+    const int8_t* x[M];
+    for (int m = 0; m < M; ++m) x[m] = rows.codes[m] + place.at;
+    __m256i sum[M][Z];
+    dot4<F>(place.codes, x, sum);
+    for (int m = 0; m < M; ++m) {
+      const __m256i term = term_of(rows, m, place.at);
+      for (int z = 0; z < Z; ++z) {
+        c[m][z] = _mm256_madd_epi16(sum[m][z], ones);
+        if (!F::kOffsets) c[m][z] = _mm256_add_epi32(c[m][z], term);
+      }
+    }
+  }
+}
+
+// Adds a chunk's part to acc: rows of 32 floats. Vectors [first, first + Z) of the panel.
+template <class F, int M, int Z>
+__attribute__((noinline)) void tile(const Chunk<F>& chunk, const ChunkRows<F, M>& rows, int first,
+                                    float* acc) {
+  const int group = F::kGroup <= 32 ? F::kGroup : chunk.group;
+  const uint8_t* header = chunk.weights;
+  Place place = {nullptr, 0, 0};
+  for (int g = 0; place.at < chunk.columns; ++g) {
+    place.codes = header + F::kHeaderBytes + first * 32;
+    __m256 t[M][Z];
+    for (int m = 0; F::kGroup > 32 && m < M; ++m) {
+      for (int z = 0; z < Z; ++z) t[m][z] = _mm256_setzero_ps();
+    }
+    float u[M] = {};
+    for (int part = 0; part < (F::kGroup <= 32 ? F::kStep : group); part += F::kStep) {
+      const bool wide = chunk.wide[place.at / 32] != 0;
+      __m256i c[M][Z];
+      coded_sums<F, M, Z>(rows, place, wide, c);
+      for (int m = 0; m < M; ++m) {
+        const __m256 x_scale = _mm256_set1_ps(rows.scales[m][place.at / 32]);
+        if (F::kOffsets && F::kGroup > 32) u[m] += rows.scaled_sums[m][place.at / 32];
+        for (int z = 0; z < Z; ++z) {
+          const __m256 sum = _mm256_cvtepi32_ps(c[m][z]);
+          t[m][z] = F::kGroup <= 32 ? _mm256_mul_ps(x_scale, sum) : _mm256_fmadd_ps(x_scale, sum, t[m][z]);
+        }
+      }
+      place.at += F::kStep;
+      place.codes += F::kStep * F::kCodeBytes;
+      if (wide) place.low_at += F::kStep;
+    }
+    for (int z = 0; z < Z; ++z) {
+      const __m256 scale = scale_of(chunk, header, g, first + z);
+      const __m256 offset = F::kOffsets ? offset_of(chunk, header, g, first + z) : _mm256_setzero_ps();
+      for (int m = 0; m < M; ++m) {
+        float* const at = acc + m * 32 + (first + z) * 8;
+        __m256 sum = _mm256_fmadd_ps(scale, t[m][z], _mm256_load_ps(at));
+        if (F::kOffsets) {
+          const float* const x_sum = F::kGroup == 16   ? &rows.products[m][g]
+                                     : F::kGroup == 32 ? &rows.scaled_sums[m][g]
+                                                       : &u[m];
+          sum = _mm256_fmadd_ps(offset, _mm256_set1_ps(*x_sum), sum);
+        }
+        _mm256_store_ps(at, sum);
+      }
+    }
+    header += F::kHeaderBytes + group * F::kCodeBytes;
+  }
+}
+
+template <class F, int M>
+void chunk_rows(const MatmulPanel& p, const Chunk<F>& chunk, int64_t row, float* acc) {
+  ChunkRows<F, M> rows;
+  prepare(p, chunk, row, rows);
+  constexpr int kWide = M == 1 ? 4 : 2;
+  for (int first = 0; first < kVectors; first += kWide) tile<F, M, kWide>(chunk, rows, first, acc);
+}
+
+// Rows [row, row + count) in tiles of nearly the same size.
+template <class F>
+void chunk_batch(const MatmulPanel& p, const Chunk<F>& chunk, int64_t row, int count, float* acc) {
+  const int blocks = (count + kCodedRows - 1) / kCodedRows;
+  for (int b = 0; b < blocks; ++b) {
+    const int first = count * b / blocks;
+    switch (count * (b + 1) / blocks - first) {
+      case 1:
+        chunk_rows<F, 1>(p, chunk, row + first, acc + first * 32);
+        break;
+      case 2:
+        chunk_rows<F, 2>(p, chunk, row + first, acc + first * 32);
+        break;
+      case 3:
+        chunk_rows<F, 3>(p, chunk, row + first, acc + first * 32);
+        break;
+      default:
+        chunk_rows<F, 4>(p, chunk, row + first, acc + first * 32);
+        break;
+    }
+  }
+}
+
+// What the tiles of a chunk read when codes are spread: per 4 columns [32][4] bytes, or for 8-bit codes
+// [32][2] words of columns 0 and 2 and then of 1 and 3.
+template <class F>
+struct Spread {
+  alignas(32) uint8_t codes[F::kChunk * F::kCodeBytes];
+  alignas(32) float scales[F::kChunk / F::kGroup * (F::kOffsets ? 64 : 32)];
+
+  void fill(const uint8_t* w, int columns, int group, float offset_ratio) {
+    uint8_t* to = codes;
+    float* scale = scales;
+    for (int at = 0; at < columns; at += group) {
+      for (int z = 0; z < kVectors; ++z, w += 16, scale += 8) _mm256_store_ps(scale, load_half(w));
+      const __m256 ratio = _mm256_set1_ps(offset_ratio);
+      for (int z = 0; F::kOffsets && z < kVectors; ++z, w += 16, scale += 8)
+        _mm256_store_ps(scale, _mm256_mul_ps(load_half(w), ratio));
+      const __m256i low = F::kBits == 4 ? _mm256_set1_epi8(15) : _mm256_set1_epi16(255);
+      for (const uint8_t* const end = w + group * F::kBits * 4; w < end; w += 128, to += 256) {
+        for (int z = 0; z < kVectors; ++z) {
+          const __m256i both = load(w + z * 32);
+          _mm256_store_si256(reinterpret_cast<__m256i*>(to + z * 32), _mm256_and_si256(both, low));
+          _mm256_store_si256(reinterpret_cast<__m256i*>(to + 128 + z * 32),
+                             _mm256_and_si256(_mm256_srli_epi16(both, F::kBits), low));
+        }
+        prefetch(w);
+        prefetch(w + 64);
+      }
+    }
+  }
+};
+
+template <class F>
+void coded_batch(const MatmulPanel& p, int64_t row, int count) {
+  alignas(32) float acc[F::kSpread ? kBatchRows * 32 : (kSpreadRows - 1) * 32];
+  for (int i = 0; i < count * 32; ++i) acc[i] = 0;
+  Chunk<F> chunk = {};
+  chunk.group = p.group_size;
+  chunk.offset_ratio = p.offset_ratio;
+  // Chunks of nearly the same size, of whole groups.
+  const int64_t chunks = (p.depth + F::kChunk - 1) / F::kChunk;
+  const auto size = static_cast<int>((p.depth + chunks * 128 - 1) / (chunks * 128)) * 128;
+  const uint8_t* w = p.weights;
+  const int group_bytes = (F::kOffsets ? 128 : 64) + p.group_size * F::kBits * 4;
+  while (chunk.begin < p.depth) {
+    chunk.columns = p.depth - chunk.begin < size ? static_cast<int>(p.depth - chunk.begin) : size;
+    chunk.wide = p.wide + chunk.begin / 32;
+    if constexpr (F::kSpread) {
+      Spread<F> spread;
+      spread.fill(w, chunk.columns, p.group_size, p.offset_ratio);
+      chunk.weights = spread.codes;
+      chunk.spread_scales = spread.scales;
+      chunk_batch(p, chunk, row, count, acc);
+    } else {
+      chunk.weights = w;
+      chunk_batch(p, chunk, row, count, acc);
+    }
+    w += chunk.groups() * group_bytes;
+    for (int g = 0; g < chunk.columns / 32; ++g) chunk.low_begin += chunk.wide[g] != 0 ? 32 : 0;
+    chunk.begin += chunk.columns;
+  }
+  for (int m = 0; m < count; ++m) {
+    __m256 sums[1][kVectors];
+    for (int z = 0; z < kVectors; ++z) sums[0][z] = _mm256_load_ps(acc + m * 32 + z * 8);
+    finish<1, kVectors>(p, row + m, 0, sums, p.multiplier);
+  }
 }
 
 template <int kBits, int kGroup, bool kOffsets>
 void coded_rows(const MatmulPanel& p) {
-  const int64_t blocks = (p.rows + kCodedRows - 1) / kCodedRows;
-  for (int64_t b = 0; b < blocks; ++b) {
-    const int64_t row = p.rows * b / blocks;
-    switch (p.rows * (b + 1) / blocks - row) {
-      case 1:
-        coded_panel<kBits, kGroup, kOffsets, 1>(p, row);
-        break;
-      case 2:
-        coded_panel<kBits, kGroup, kOffsets, 2>(p, row);
-        break;
-      case 3:
-        coded_panel<kBits, kGroup, kOffsets, 3>(p, row);
-        break;
-      default:
-        coded_panel<kBits, kGroup, kOffsets, 4>(p, row);
-        break;
-    }
+  if (p.rows < kSpreadRows)
+    return coded_batch<Form<kBits, kGroup, kOffsets, false>>(p, 0, static_cast<int>(p.rows));
+  const int64_t batches = (p.rows + kBatchRows - 1) / kBatchRows;
+  for (int64_t b = 0; b < batches; ++b) {
+    const int64_t row = p.rows * b / batches;
+    const auto count = static_cast<int>(p.rows * (b + 1) / batches - row);
+    coded_batch<Form<kBits, kGroup, kOffsets, true>>(p, row, count);
   }
 }
 

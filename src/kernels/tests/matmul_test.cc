@@ -349,27 +349,42 @@ TEST_P(MatmulTest, NotANumberInARowShowsInThatRowOnly) {
 
 PAGODA_PER_ISA(MatmulTest);
 
-TEST(MatmulTiers, CodedLayoutsAgreeBitForBit) {
+void expect_tiers_agree(const PackedWeightSpec& spec, int64_t rows) {
   ComputePool pool(1);
   const Isa before = current_isa();
-  for (const PackedWeightSpec& spec : all_specs(70, 384)) {
-    if (activation_form(spec.layout) != ActivationForm::kCoded) continue;
-    const PackedWeight w = random_weight(spec, 77);
-    const std::vector<float> x = random_rows(9, 384, 5);
-    for (const FormCase& form : forms_of(spec.layout)) {
-      AlignedFloats reference(static_cast<size_t>(9 * 96));
-      for (const Isa isa : supported_isas()) {
-        set_isa(isa);
-        const Converted in(x, 9, 384, form, pool);
-        AlignedFloats out(static_cast<size_t>(9 * 96));
-        const MatmulJob job{&w, nullptr, out.data(), 96, false};
-        matmul(in.buffer.view(), {&job, 1}, pool);
-        if (isa == Isa::kScalar) std::copy_n(out.data(), 9 * 96, reference.data());
-        EXPECT_TRUE(same_bits(out.data(), reference.data(), 9 * 96)) << name_of(spec) << " " << isa_name(isa);
-      }
+  const PackedWeight w = random_weight(spec, 77);
+  const auto stride = static_cast<size_t>(w.padded_rows());
+  const auto size = static_cast<size_t>(rows) * stride;
+  const std::vector<float> x = random_rows(rows, spec.depth, 5);
+  for (const FormCase& form : forms_of(spec.layout)) {
+    AlignedFloats reference(size);
+    for (const Isa isa : supported_isas()) {
+      set_isa(isa);
+      const Converted in(x, rows, spec.depth, form, pool);
+      AlignedFloats out(size);
+      const MatmulJob job{&w, nullptr, out.data(), w.padded_rows(), false};
+      matmul(in.buffer.view(), {&job, 1}, pool);
+      if (isa == Isa::kScalar) std::copy_n(out.data(), size, reference.data());
+      EXPECT_TRUE(same_bits(out.data(), reference.data(), size))
+          << name_of(spec) << " rows " << rows << " " << isa_name(isa);
     }
   }
   set_isa(before);
+}
+
+TEST(MatmulTiers, CodedLayoutsAgreeBitForBit) {
+  for (const PackedWeightSpec& spec : all_specs(70, 384)) {
+    if (activation_form(spec.layout) == ActivationForm::kCoded) expect_tiers_agree(spec, 9);
+  }
+}
+
+// The avx2 tier takes the depth in chunks and the rows in batches, and many rows another way than few: 67
+// rows are two batches, and 1152 columns several chunks of which the last is shorter.
+TEST(MatmulTiers, CodedLayoutsAgreeBitForBitOverChunksAndBatches) {
+  for (const PackedWeightSpec& spec : all_specs(32, 1152)) {
+    if (activation_form(spec.layout) != ActivationForm::kCoded) continue;
+    for (const int64_t rows : {1, 2, 3, 4, 13, 67}) expect_tiers_agree(spec, rows);
+  }
 }
 
 TEST(MatmulDeathTest, ChecksItsPreconditions) {
