@@ -137,6 +137,18 @@ class FlatWork {
   int64_t total_ = 0;
 };
 
+// Takes the huge pages that begin in [begin, end) from the system, each on one thread. Neighbouring panels
+// lie in the same page and are packed at the same time: left to them, every thread that writes to a new page
+// first allocates and clears one of its own, and all but one are thrown away.
+void touch_huge_pages(uint8_t* memory, size_t begin, size_t end, ComputePool& pool) {
+  constexpr size_t kHugePage = size_t{2} << 20;
+  const size_t first = (begin + kHugePage - 1) / kHugePage, last = (end + kHugePage - 1) / kHugePage;
+  pool.run(static_cast<int>(last - first), [&](int page, int) {
+    volatile uint8_t* const at = memory + (first + static_cast<size_t>(page)) * kHugePage;
+    *at = 0;  // as it is in new memory
+  });
+}
+
 // A weight begins at a boundary of cache lines.
 constexpr size_t kAlignment = 64;
 
@@ -186,9 +198,13 @@ PackedWeightSpec WeightPacker::add(MatrixReaders parts, PackedWeight& target) {
 
 Result<std::shared_ptr<uint8_t>> WeightPacker::pack(ComputePool& pool) {
   auto memory = share_buffer(AlignedBuffer(bytes_));
+  size_t touched = 0;
   for (size_t begin = 0, end = 0; begin < items_.size(); begin = end) {
     while (end < items_.size() && (end == begin || offsets_[end] - offsets_[begin] < kBatchBytes)) ++end;
     PAGODA_TRY(set_multipliers(begin, end, pool));
+    const size_t batch_end = end < items_.size() ? offsets_[end] : bytes_;
+    touch_huge_pages(memory.get(), touched, batch_end, pool);
+    touched = std::max(touched, batch_end);
     for (size_t i = begin; i < end; ++i) {
       *items_[i].target =
           PackedWeight(specs_[i], std::shared_ptr<uint8_t>(memory, memory.get() + offsets_[i]));
