@@ -252,7 +252,7 @@ std::vector<Op> attention_ops(const ModelShape& shape, const AttentionCase& c, c
     const int64_t rows = state->sequences.back().first_token + state->sequences.back().num_tokens;
     const kernels::ConstRowsView q(state->q.data(), rows, state->q_row, state->q_row);
     const kernels::RowsView out{state->out.data(), rows, state->q_row, state->q_row};
-    kernels::attention({q, state->sequences, state->storage.layer(i % state->layers)}, state->params, out,
+    kernels::attention({q, state->sequences, state->storage.layer(i % state->layers)}, state->params, {out},
                        state->scratch, pool);
   };
   Op write;

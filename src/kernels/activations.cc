@@ -99,6 +99,18 @@ void ActivationBuffer::write_columns(int64_t row, int64_t first, const float* va
   if (whole < count) write(first + whole, tail, kActivationGroup);
 }
 
+void ActivationBuffer::write_group(int64_t group, const float* values) noexcept {
+  PAGODA_CHECK(group >= 0 && (group + 1) * kActivationGroup <= depth_, "group {} of {} columns", group,
+               depth_);
+  for (int64_t row = 0; row < view_.rows; ++row, values += kActivationGroup) {
+    if (view_.form == ActivationForm::kCoded) {
+      quantize(row, group, values, 1);
+    } else {
+      write_columns(row, group * kActivationGroup, values, kActivationGroup);
+    }
+  }
+}
+
 void ActivationBuffer::quantize(int64_t row, int64_t group, const float* values, int64_t groups) noexcept {
   const int64_t at = row * (view_.depth / kActivationGroup) + group;
   int8_t* const low_codes = data_.as<int8_t>() + max_rows_ * max_depth_;

@@ -87,6 +87,9 @@ class ActivationBuffer {
   // The same in pieces, for producers that compute a row bit by bit: columns [first, first + count). `first`
   // is a multiple of 32, and so is `count` unless the piece ends the row.
   void write_columns(int64_t row, int64_t first, const float* values, int64_t count) noexcept;
+  // Columns [32 group, 32 group + 32) of all rows from values [rows, 32]. Groups may be written from
+  // different threads.
+  void write_group(int64_t group, const float* values) noexcept;
   const Activations& view() const noexcept { return view_; }
 
  private:

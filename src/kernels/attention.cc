@@ -32,7 +32,7 @@ struct Call {
   PagedKvView kv;
   const SharedPrefixes* shared;  // null: nothing is
   AttentionParams params;
-  RowsView out;
+  AttentionOutput out;
   const AttentionBody& body;
   int heads;            // q heads of one kv head
   int64_t token_group;  // query tokens of one item
@@ -254,9 +254,18 @@ void merge_row(const Call& call, const AttentionArea& area, int row, const float
 }
 
 void store_rows(const Call& call, const Item& item, const AttentionArea& area) {
+  ActivationBuffer* const converted = call.out.converted;
   for (int row = 0; row < item.rows; ++row) {
-    float* const to = call.out.row(batch_token(call, item, row)) + row_head_offset(call, item, row);
-    call.body.scale(area.acc + row * call.stride, 1.0f / area.sum[row], call.kv.head_dim, to);
+    const int64_t token = batch_token(call, item, row), column = row_head_offset(call, item, row);
+    float* const acc = area.acc + row * call.stride;
+    // Heads whose rows need no padding lie side by side: all of a token's are converted at once.
+    float* const to = converted != nullptr ? acc : call.out.rows.row(token) + column;
+    call.body.scale(acc, 1.0f / area.sum[row], call.kv.head_dim, to);
+    if (converted != nullptr && (row + 1) % call.heads == 0) {
+      const int64_t before = call.heads - 1;
+      converted->write_columns(token, column - before * call.kv.head_dim, acc - before * call.stride,
+                               call.heads * call.stride);
+    }
   }
 }
 
@@ -385,7 +394,7 @@ AttentionScratch::AttentionScratch(int64_t max_tokens, int64_t max_context, int 
                             sizeof(float));
 }
 
-void attention(const AttentionInput& input, const AttentionParams& params, RowsView out,
+void attention(const AttentionInput& input, const AttentionParams& params, const AttentionOutput& out,
                AttentionScratch& scratch, ComputePool& pool) noexcept {
   const PagedKvView& kv = input.kv;
   PAGODA_CHECK(params.num_heads % kv.num_kv_heads == 0, "{} heads over {} kv heads", params.num_heads,
@@ -396,6 +405,8 @@ void attention(const AttentionInput& input, const AttentionParams& params, RowsV
                "scratch for {} rows, head_dim {}, {} threads", scratch.max_rows(), scratch.head_dim(),
                scratch.num_threads());
   const AttentionBody& body = pick(scalar::attention_body, avx2::attention_body, avx512::attention_body);
+  PAGODA_CHECK(out.converted == nullptr || kv.head_dim % kActivationGroup == 0, "head_dim {} to convert",
+               kv.head_dim);
   const bool windowed = params.window > 0;
   Call call{input.q,
             input.sequences,

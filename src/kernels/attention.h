@@ -14,6 +14,7 @@
 
 #include "base/ids.h"
 #include "base/thread_pool.h"
+#include "kernels/activations.h"
 #include "kernels/attention_sequence.h"
 #include "kernels/rows.h"
 #include "kernels/shared_prefixes.h"
@@ -54,8 +55,15 @@ class AttentionScratch {
   AlignedBuffer buffer_, partials_;
 };
 
-// Writes the new tokens' keys and values into their slots. k, v: [num_tokens, kv heads * head_dim]. Rounds to
-// the cache's type to nearest even.
+// Writes the key and value of one token, [kv heads * head_dim] each, into its slot, on the calling thread.
+// Rounds to the cache's type to nearest even.
+struct KeyValue {
+  const float *k, *v;
+};
+void write_kv_token(const KeyValue& token, int64_t position, std::span<const BlockId> block_table,
+                    const PagedKvView& kv) noexcept;
+
+// The same for all new tokens. k, v: [num_tokens, kv heads * head_dim].
 void write_kv(ConstRowsView k, ConstRowsView v, std::span<const AttentionSequence> sequences, PagedKvView kv,
               ComputePool& pool) noexcept;
 
@@ -68,8 +76,16 @@ struct AttentionInput {
   const SharedPrefixes* shared = nullptr;
 };
 
-// out: the shape of q, not aliasing it. write_kv for these tokens must have run. No allocation.
-void attention(const AttentionInput& input, const AttentionParams& params, RowsView out,
+// Where the result goes, of the shape of q and not aliasing it: into `rows`, or if `converted` is set
+// straight into the form of the next product. It must have been begun for the rows, and head_dim be a
+// multiple of 32.
+struct AttentionOutput {
+  RowsView rows;
+  ActivationBuffer* converted = nullptr;
+};
+
+// write_kv for these tokens must have run. No allocation.
+void attention(const AttentionInput& input, const AttentionParams& params, const AttentionOutput& out,
                AttentionScratch& scratch, ComputePool& pool) noexcept;
 
 }  // namespace pagoda::kernels

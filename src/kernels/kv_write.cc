@@ -31,18 +31,18 @@ void write_slot_bf16(const float* k, const float* v, int head_dim, int slot, uin
   }
 }
 
-void write_token(const float* k, const float* v, int64_t position, const AttentionSequence& sequence,
-                 const PagedKvView& kv) {
-  const BlockId block = sequence.block_table[static_cast<size_t>(position / kKvBlockTokens)];
+}  // namespace
+
+void write_kv_token(const KeyValue& token, int64_t position, std::span<const BlockId> block_table,
+                    const PagedKvView& kv) noexcept {
+  const BlockId block = block_table[static_cast<size_t>(position / kKvBlockTokens)];
   const int slot = static_cast<int>(position % kKvBlockTokens);
   for (int head = 0; head < kv.num_kv_heads; ++head) {
     const int64_t at = int64_t{head} * kv.head_dim;
-    (kv.dtype == DType::kF32 ? write_slot_f32 : write_slot_bf16)(k + at, v + at, kv.head_dim, slot,
-                                                                 kv.k(block, head), kv.v(block, head));
+    (kv.dtype == DType::kF32 ? write_slot_f32 : write_slot_bf16)(token.k + at, token.v + at, kv.head_dim,
+                                                                 slot, kv.k(block, head), kv.v(block, head));
   }
 }
-
-}  // namespace
 
 void write_kv(ConstRowsView k, ConstRowsView v, std::span<const AttentionSequence> sequences, PagedKvView kv,
               ComputePool& pool) noexcept {
@@ -56,7 +56,8 @@ void write_kv(ConstRowsView k, ConstRowsView v, std::span<const AttentionSequenc
     for (const AttentionSequence& s : sequences) {
       const int64_t from = std::max<int64_t>(begin - first, 0), to = std::min(end - first, s.num_tokens);
       for (int64_t t = from; t < to; ++t) {
-        write_token(k.row(s.first_token + t), v.row(s.first_token + t), s.first_position + t, s, kv);
+        write_kv_token({k.row(s.first_token + t), v.row(s.first_token + t)}, s.first_position + t,
+                       s.block_table, kv);
       }
       first += s.num_tokens;
     }

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "kernels/dispatch.h"
+#include "kernels/matmul_internal.h"
 
 namespace pagoda::kernels {
 namespace {
@@ -23,18 +24,6 @@ PanelFunction panel_function(WeightLayout layout) {
       break;
   }
   return body.w4;
-}
-
-void check_job(const Activations& x, const MatmulJob& job) {
-  PAGODA_CHECK(job.weight != nullptr && job.out != nullptr);
-  const PackedWeight& w = *job.weight;
-  PAGODA_CHECK(x.form == activation_form(w.layout()), "activations of form {} for weights of layout {}",
-               static_cast<int>(x.form), weight_layout_name(w.layout()));
-  PAGODA_CHECK(x.depth == w.padded_depth(), "depth {} of the activations, {} of the weight", x.depth,
-               w.padded_depth());
-  PAGODA_CHECK(job.out_stride >= w.padded_rows() && job.out_stride % 16 == 0, "stride {} for {} rows",
-               job.out_stride, w.rows());
-  PAGODA_CHECK(reinterpret_cast<uintptr_t>(job.out) % 64 == 0, "out is not aligned to 64 bytes");
 }
 
 MatmulPanel panel_of(const Activations& x, const MatmulJob& job) {
@@ -63,6 +52,20 @@ MatmulPanel panel_of(const Activations& x, const MatmulJob& job) {
   return panel;
 }
 
+}  // namespace
+
+void check_job(const Activations& x, const MatmulJob& job) {
+  PAGODA_CHECK(job.weight != nullptr && job.out != nullptr);
+  const PackedWeight& w = *job.weight;
+  PAGODA_CHECK(x.form == activation_form(w.layout()), "activations of form {} for weights of layout {}",
+               static_cast<int>(x.form), weight_layout_name(w.layout()));
+  PAGODA_CHECK(x.depth == w.padded_depth(), "depth {} of the activations, {} of the weight", x.depth,
+               w.padded_depth());
+  PAGODA_CHECK(job.out_stride >= w.padded_rows() && job.out_stride % 16 == 0, "stride {} for {} rows",
+               job.out_stride, w.rows());
+  PAGODA_CHECK(reinterpret_cast<uintptr_t>(job.out) % 64 == 0, "out is not aligned to 64 bytes");
+}
+
 void run_panels(const Activations& x, const MatmulJob& job, int64_t begin, int64_t end) {
   const PackedWeight& w = *job.weight;
   const PanelFunction function = panel_function(w.layout());
@@ -83,7 +86,7 @@ void run_panels(const Activations& x, const MatmulJob& job, int64_t begin, int64
   }
 }
 
-// A rough time for one panel, for the size of chunks only: memory speed for few rows, arithmetic for many.
+// Memory speed for few rows, arithmetic for many.
 double panel_ns(const Activations& x, const PackedWeight& w) {
   const bool coded = x.form == ActivationForm::kCoded;
   double ops_per_ns = 2;
@@ -94,8 +97,6 @@ double panel_ns(const Activations& x, const PackedWeight& w) {
   constexpr double kBytesPerNs = 25;  // DRAM, one core
   return std::max(ops / ops_per_ns, static_cast<double>(w.panel_bytes()) / kBytesPerNs);
 }
-
-}  // namespace
 
 void matmul(const Activations& x, std::span<const MatmulJob> jobs, ComputePool& pool) noexcept {
   if (x.rows == 0) return;

@@ -12,6 +12,7 @@
 #include "kernels/attention.h"
 #include "kernels/embedding.h"
 #include "kernels/gated_activation.h"
+#include "kernels/gated_matmul.h"
 #include "kernels/matmul.h"
 #include "kernels/norm.h"
 #include "kernels/rope.h"
@@ -44,10 +45,13 @@ struct Scratch {
   Rows attention;  // attention output, heads side by side
   Rows block_out;  // output of a block before its post-norm (Gemma); the rows whose logits are wanted
   Rows gate_up;
-  ActivationBuffer converted;
+  ActivationBuffer converted;  // input of the next product, unless that is
+  ActivationBuffer gated;      // the input of `down`
+  kernels::GatedScratch gated_scratch;
   kernels::AttentionScratch attention_scratch;
   kernels::SharedPrefixes shared_prefixes;
-  std::vector<int64_t> positions;
+  std::vector<int64_t> positions;    // of every token
+  std::vector<int32_t> sequence_of;  // index of its sequence
 };
 
 class LlamaDecoder final : public Decoder {
@@ -75,8 +79,8 @@ class LlamaDecoder final : public Decoder {
   void set_wide_groups(const GroupStatistics& statistics);
   void set_narrow_groups();
   // Converted activations of an input are complete.
-  void observe(const void* input) noexcept {
-    if (statistics_ != nullptr) statistics_->observe(input, scratch_.converted.view());
+  void observe(const void* input, const ActivationBuffer& activations) noexcept {
+    if (statistics_ != nullptr) statistics_->observe(input, activations.view());
   }
   kernels::RmsNorm rms_norm(const std::vector<float>& weight) const {
     return {weight.data(), config_.rms_norm_eps};
@@ -84,12 +88,14 @@ class LlamaDecoder final : public Decoder {
   void set_positions(const ForwardInput& input) noexcept;
   void attention_block(const LayerWeights& layer, int index, const ForwardInput& input,
                        KvStorage& kv) noexcept;
-  void rotate_heads(const LayerWeights& layer, const kernels::RopeTable& rope, int64_t num_tokens) noexcept;
+  void finish_qkv(const LayerWeights& layer, const kernels::RopeTable& rope, const ForwardInput& input,
+                  const PagedKvView& kv) noexcept;
   void feed_forward_block(const LayerWeights& layer, int64_t num_tokens) noexcept;
+  bool gated_in_one_pass(const LayerWeights& layer, int64_t num_tokens) noexcept;
   void project_norm(const Projection& projection, const std::vector<float>& norm, int64_t num_tokens,
                     Rows& out) noexcept;
-  void add_to_residual(const Projection& projection, const std::vector<float>& post_norm,
-                       int64_t num_tokens) noexcept;
+  void add_to_residual(const Projection& projection, const ActivationBuffer& input,
+                       const std::vector<float>& post_norm) noexcept;
   void output_head(const ForwardInput& input, float* logits) noexcept;
 
   ModelConfig config_;
@@ -123,10 +129,13 @@ LlamaDecoder::LlamaDecoder(const ModelConfig& config, const DecoderOptions& opti
   scratch_.converted =
       ActivationBuffer(std::max(tokens, options.max_logit_rows),
                        std::max({config.hidden_size, heads_width, config.intermediate_size}));
+  scratch_.gated = ActivationBuffer(tokens, config.intermediate_size);
+  scratch_.gated_scratch = kernels::GatedScratch(tokens, pool.num_threads());
   scratch_.attention_scratch = kernels::AttentionScratch(tokens, options.max_context, config.num_heads,
                                                          config.head_dim, pool.num_threads());
   scratch_.shared_prefixes = kernels::SharedPrefixes(tokens, config.num_heads, config.head_dim);
   scratch_.positions.resize(static_cast<size_t>(tokens));
+  scratch_.sequence_of.resize(static_cast<size_t>(tokens));
 }
 
 std::string LlamaDecoder::layout_summary() const {
@@ -171,11 +180,14 @@ void LlamaDecoder::forward(const ForwardInput& input, KvStorage& kv, float* logi
 }
 
 void LlamaDecoder::set_positions(const ForwardInput& input) noexcept {
-  for (const auto& sequence : input.sequences) {
+  for (size_t index = 0; index < input.sequences.size(); ++index) {
+    const kernels::AttentionSequence& sequence = input.sequences[index];
     PAGODA_CHECK(sequence.first_position + sequence.num_tokens <= options_.max_context, "position {} of {}",
                  sequence.first_position + sequence.num_tokens, options_.max_context);
     for (int64_t i = 0; i < sequence.num_tokens; ++i) {
-      scratch_.positions[static_cast<size_t>(sequence.first_token + i)] = sequence.first_position + i;
+      const auto token = static_cast<size_t>(sequence.first_token + i);
+      scratch_.positions[token] = sequence.first_position + i;
+      scratch_.sequence_of[token] = static_cast<int32_t>(index);
     }
   }
 }
@@ -186,21 +198,22 @@ void LlamaDecoder::project_norm(const Projection& projection, const std::vector<
   for (const ActivationForm form : projection.forms()) {
     kernels::rms_norm_convert(scratch_.hidden.view(num_tokens, config_.hidden_size), rms_norm(norm),
                               projection.input(form), scratch_.converted, pool_);
-    observe(&projection);
+    observe(&projection, scratch_.converted);
     projection.run(scratch_.converted.view(), out.row(0), out.stride, false, pool_);
   }
 }
 
-// hidden += projection(converted), with the norm in between where the family has one.
-void LlamaDecoder::add_to_residual(const Projection& projection, const std::vector<float>& post_norm,
-                                   int64_t num_tokens) noexcept {
-  observe(&projection);
+// hidden += projection(input), with the norm in between where the family has one.
+void LlamaDecoder::add_to_residual(const Projection& projection, const ActivationBuffer& input,
+                                   const std::vector<float>& post_norm) noexcept {
+  observe(&projection, input);
+  const int64_t num_tokens = input.view().rows;
   if (post_norm.empty()) {
-    projection.run(scratch_.converted.view(), scratch_.hidden.row(0), scratch_.hidden.stride, true, pool_);
+    projection.run(input.view(), scratch_.hidden.row(0), scratch_.hidden.stride, true, pool_);
     return;
   }
   Rows& out = scratch_.block_out;
-  projection.run(scratch_.converted.view(), out.row(0), out.stride, false, pool_);
+  projection.run(input.view(), out.row(0), out.stride, false, pool_);
   const int64_t size = config_.hidden_size;
   pool_.run(static_cast<int>(num_tokens), [&](int token, int) {
     float* const y = out.row(token);
@@ -216,27 +229,32 @@ void LlamaDecoder::attention_block(const LayerWeights& layer, int index, const F
   const int64_t window = config_.layer_window[static_cast<size_t>(index)];
   Rows& qkv = scratch_.qkv;
   project_norm(layer.qkv, layer.attention_norm, num_tokens, qkv);
-  rotate_heads(layer, window > 0 && config_.has_rope_sliding ? rope_sliding_ : rope_, num_tokens);
   const PagedKvView view = kv.layer(index);
+  finish_qkv(layer, window > 0 && config_.has_rope_sliding ? rope_sliding_ : rope_, input, view);
   const int64_t q_width = int64_t{config_.num_heads} * config_.head_dim;
-  const int64_t kv_width = int64_t{config_.num_kv_heads} * config_.head_dim;
-  kernels::write_kv(qkv.view(num_tokens, kv_width, layer.qkv.offset(1)),
-                    qkv.view(num_tokens, kv_width, layer.qkv.offset(2)), input.sequences, view, pool_);
   kernels::AttentionParams params;
   params.num_heads = config_.num_heads;
   params.scale = config_.attention_scale;
   params.window = window;
-  const kernels::RowsView out = scratch_.attention.view(num_tokens, q_width);
+  const bool converts = config_.head_dim % kernels::kActivationGroup == 0;
+  kernels::AttentionOutput out;
+  out.rows = scratch_.attention.view(num_tokens, q_width);
+  if (converts) {
+    out.converted = &scratch_.converted;
+    scratch_.converted.begin(layer.attention_out.input(), num_tokens, q_width);
+  }
   kernels::attention(
       {qkv.view(num_tokens, q_width, layer.qkv.offset(0)), input.sequences, view, &scratch_.shared_prefixes},
       params, out, scratch_.attention_scratch, pool_);
-  kernels::convert_activations(out, layer.attention_out.input(), scratch_.converted, pool_);
-  add_to_residual(layer.attention_out, layer.post_attention_norm, num_tokens);
+  if (!converts)
+    kernels::convert_activations(out.rows, layer.attention_out.input(), scratch_.converted, pool_);
+  add_to_residual(layer.attention_out, scratch_.converted, layer.post_attention_norm);
 }
 
-// Per-head norms (Qwen 3, Gemma 3) and RoPE on q and k, in place.
-void LlamaDecoder::rotate_heads(const LayerWeights& layer, const kernels::RopeTable& rope,
-                                int64_t num_tokens) noexcept {
+// Per-head norms (Qwen 3, Gemma 3) and RoPE on q and k, in place; k and v go to the cache.
+void LlamaDecoder::finish_qkv(const LayerWeights& layer, const kernels::RopeTable& rope,
+                              const ForwardInput& input, const PagedKvView& kv) noexcept {
+  const auto num_tokens = static_cast<int64_t>(input.tokens.size());
   // A row costs a few microseconds: 16 rows are a chunk worth the join.
   constexpr int64_t kRowsPerChunk = 16;
   const auto chunks = static_cast<int>((num_tokens + kRowsPerChunk - 1) / kRowsPerChunk);
@@ -253,19 +271,44 @@ void LlamaDecoder::rotate_heads(const LayerWeights& layer, const kernels::RopeTa
       const int64_t position = scratch_.positions[static_cast<size_t>(token)];
       heads(row + layer.qkv.offset(0), config_.num_heads, layer.q_norm, position);
       heads(row + layer.qkv.offset(1), config_.num_kv_heads, layer.k_norm, position);
+      const auto sequence = static_cast<size_t>(scratch_.sequence_of[static_cast<size_t>(token)]);
+      kernels::write_kv_token({row + layer.qkv.offset(1), row + layer.qkv.offset(2)}, position,
+                              input.sequences[sequence].block_table, kv);
     }
   });
 }
 
 void LlamaDecoder::feed_forward_block(const LayerWeights& layer, int64_t num_tokens) noexcept {
-  Rows& gate_up = scratch_.gate_up;
-  project_norm(layer.gate_up, layer.feed_forward_norm, num_tokens, gate_up);
-  const int64_t width = config_.intermediate_size;
-  kernels::gated_activation_convert(config_.activation,
-                                    {gate_up.view(num_tokens, width, layer.gate_up.offset(0)),
-                                     gate_up.view(num_tokens, width, layer.gate_up.offset(1))},
-                                    layer.down.input(), scratch_.converted, pool_);
-  add_to_residual(layer.down, layer.post_feed_forward_norm, num_tokens);
+  if (!gated_in_one_pass(layer, num_tokens)) {
+    Rows& gate_up = scratch_.gate_up;
+    project_norm(layer.gate_up, layer.feed_forward_norm, num_tokens, gate_up);
+    const int64_t width = config_.intermediate_size;
+    kernels::gated_activation_convert(config_.activation,
+                                      {gate_up.view(num_tokens, width, layer.gate_up.offset(0)),
+                                       gate_up.view(num_tokens, width, layer.gate_up.offset(1))},
+                                      layer.down.input(), scratch_.gated, pool_);
+  }
+  add_to_residual(layer.down, scratch_.gated, layer.post_feed_forward_norm);
+}
+
+// False if the weights don't allow it: gate and up in different forms, or not in whole panels.
+bool LlamaDecoder::gated_in_one_pass(const LayerWeights& layer, int64_t num_tokens) noexcept {
+  kernels::GatedProduct product;
+  product.gate = layer.gate_up.panels(0);
+  product.up = layer.gate_up.panels(1);
+  product.size = config_.intermediate_size;
+  product.activation = config_.activation;
+  if (product.gate.weight == nullptr || product.up.weight == nullptr || layer.gate_up.forms().size() != 1 ||
+      product.size % kPanelRows != 0) {
+    return false;
+  }
+  kernels::rms_norm_convert(scratch_.hidden.view(num_tokens, config_.hidden_size),
+                            rms_norm(layer.feed_forward_norm), layer.gate_up.input(), scratch_.converted,
+                            pool_);
+  observe(&layer.gate_up, scratch_.converted);
+  scratch_.gated.begin(layer.down.input(), num_tokens, product.size);
+  kernels::gated_matmul(scratch_.converted.view(), product, scratch_.gated, scratch_.gated_scratch, pool_);
+  return true;
 }
 
 void LlamaDecoder::output_head(const ForwardInput& input, float* logits) noexcept {

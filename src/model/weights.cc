@@ -75,6 +75,15 @@ Result<Projection> Projection::load(const TensorSource& tensors, std::span<const
   return projection;
 }
 
+kernels::PanelRows Projection::panels(size_t section) const {
+  const auto after = std::upper_bound(columns_.begin(), columns_.end(), offsets_[section]);
+  const auto index = static_cast<size_t>(after - columns_.begin() - 1);
+  const int64_t first = offsets_[section] - columns_[index];
+  if (first % kPanelRows != 0) return {};
+  return {&weights_[index], first / kPanelRows,
+          biases_[index].empty() ? nullptr : biases_[index].data() + first};
+}
+
 void Projection::run(const kernels::Activations& x, float* out, int64_t out_stride, bool accumulate,
                      ComputePool& pool) const noexcept {
   // No projection has more than three sections, so no more weights.

@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "kernels/activations.h"
+#include "kernels/gated_matmul.h"
 #include "kernels/matmul.h"
 #include "model/checkpoint.h"
 #include "model/pack.h"
@@ -43,6 +44,9 @@ class Projection {
   kernels::ActivationSpec input() const { return input(forms_.front()); }
   // Which groups of a coded input are wide; all of them after load().
   void set_wide(kernels::WideGroups wide) { wide_ = std::move(wide); }
+
+  // Where the rows of a section are; no weight if they don't start with a panel.
+  kernels::PanelRows panels(size_t section) const;
 
   // out (+)= x W^T + b for every weight whose form is x.form. out rows are `out_stride` floats apart.
   void run(const kernels::Activations& x, float* out, int64_t out_stride, bool accumulate,

@@ -378,6 +378,32 @@ TEST_P(AttentionTest, WriteKvFillsTheSlotsOfTheLayout) {
   }
 }
 
+// The converted result is that of the rows, for decoding (split and not), prompts and shared tiles.
+TEST_P(AttentionTest, ConvertsItsResultAtOnce) {
+  const Shape shape{6, 2, 64, DType::kBF16};
+  Cache cache(shape, 200);
+  const Sequence a = cache.make_sequence(700, 3), b = cache.make_sequence(40, 4);
+  AttentionParams params = params_for(shape);
+  params.num_heads = shape.heads;
+  const std::vector<float> all = step(cache, {{&a, 0, 700}, {&b, 0, 40}}, params, pool_, 740);
+  const int64_t width = shape.heads * shape.head_dim;
+  for (const int64_t first : {0, 650, 699}) {
+    AttentionSequence s;
+    s.num_tokens = 700 - first;
+    s.first_position = first;
+    s.block_table = a.blocks;
+    AttentionScratch scratch(740, 700, shape.heads, shape.head_dim, 2);
+    const float* const q = a.q.data() + first * width;
+    const Converted expected(ConstRowsView(all.data() + first * width, s.num_tokens, width, width),
+                             kMixedCodes, pool_);
+    ActivationBuffer converted(s.num_tokens, width);
+    converted.begin({ActivationForm::kCoded, &expected.wide}, s.num_tokens, width);
+    attention({{q, s.num_tokens, width, width}, {&s, 1}, cache.view()}, params, {{}, &converted}, scratch,
+              pool_);
+    EXPECT_TRUE(same_activations(expected.view(), converted.view())) << first;
+  }
+}
+
 PAGODA_PER_ISA(AttentionTest);
 
 TEST(AttentionDeathTest, ChecksItsPreconditions) {
