@@ -1,12 +1,10 @@
-// Matrix product with AVX2, FMA and F16C. The order of operations is that of
-// MatmulPanel in bodies.h.
+// Matrix product with AVX2, FMA and F16C. The order of operations is that of MatmulPanel in bodies.h.
 //
-// Coded layouts: a register tile is M <= 4 activation rows x Z vectors of 8
-// weight rows (4 x 2, one row x 4), and its 8 integer sums with the operands
-// beside them fill the 16 ymm. The float accumulators lie in memory, where a
-// group touches them once. The depth is taken in chunks that stay in the
-// first-level cache while all rows pass over them; for many rows the codes of a
-// chunk are spread out once into the operands of the multiplication.
+// Coded layouts: a register tile is up to 4 activation rows x 2 vectors of 8 weight rows, or 1 x 4; its
+// integer sums with the operands beside them fill the 16 ymm. The float accumulators lie in memory, where a
+// group touches them once. The depth is taken in chunks that stay in the first-level cache while all rows
+// pass over them. For many rows the codes of a chunk are spread out once into the operands of the
+// multiplication, and 4-bit codes then leave registers for 6 x 2.
 #include <immintrin.h>
 
 #include "kernels/bodies.h"
@@ -17,7 +15,6 @@ namespace pagoda::kernels::avx2 {
 namespace {
 
 constexpr int kVectors = 4;      // of 8 rows in a panel
-constexpr int kCodedRows = 4;    // of a tile
 constexpr int kBatchRows = 64;   // whose accumulators are kept at a time
 constexpr int kSpreadRows = 13;  // from here on, spread codes are faster
 
@@ -50,12 +47,13 @@ PAGODA_INLINE void finish(const MatmulPanel& p, int64_t row, int first, const __
   }
 }
 
-// How a coded panel is computed. kGroup: 16, 32, or 64 for any larger multiple
-// of 32. kSpread: the codes were spread out before.
+// How a coded panel is computed. kGroup: 16, 32, or 64 for any larger multiple of 32. kSpread: the codes were
+// spread out before.
 template <int kBits_, int kGroup_, bool kOffsets_, bool kSpread_>
 struct Form {
   static constexpr int kBits = kBits_, kGroup = kGroup_;
   static constexpr bool kOffsets = kOffsets_, kSpread = kSpread_;
+  static constexpr int kTileRows = kSpread && kBits == 4 && kGroup <= 32 ? 6 : 4;
   static constexpr int kStep = kGroup < 32 ? kGroup : 32;             // columns of one integer sum
   static constexpr int kChunk = kSpread ? 256 : 512;                  // columns; a multiple of 128
   static constexpr int kCodeBytes = kSpread ? (kBits == 4 ? 32 : 64)  // of one column
@@ -78,8 +76,7 @@ struct Chunk {
   int groups() const { return columns / group; }
 };
 
-// The scales of 8 rows, and what is added of their offsets; `at`: where the
-// scales are stored.
+// The scales of 8 rows, and what is added of their offsets; `at`: where the scales are stored.
 template <class F>
 PAGODA_INLINE __m256 scale_of(const uint8_t* at) {
   return F::kSpread ? _mm256_loadu_ps(reinterpret_cast<const float*>(at)) : load_half(at);
@@ -91,8 +88,8 @@ PAGODA_INLINE __m256 offset_of(const uint8_t* at, float offset_ratio) {
   return F::kSpread ? offset : _mm256_mul_ps(offset, _mm256_set1_ps(offset_ratio));
 }
 
-// The columns of a chunk in M activation rows: arrays of M rows of kGroups,
-// kTerms, .. items each, so that a tile reaches all rows from one pointer.
+// The columns of a chunk in M activation rows: arrays of M rows of kGroups, kTerms, .. items each, so that a
+// tile reaches all rows from one pointer.
 template <class F, int M>
 struct ChunkRows {
   static constexpr int kGroups = F::kChunk / 32;
@@ -155,15 +152,15 @@ PAGODA_INLINE void prefetch(const uint8_t* w) {
   _mm_prefetch(reinterpret_cast<const char*>(w) + 2048, _MM_HINT_T0);
 }
 
-// The sum where it stands: gcc would regroup long integer sums into trees,
-// compute all products first and spill them.
+// The sum where it stands: gcc would regroup long integer sums into trees, compute all products first and
+// spill them.
 PAGODA_INLINE __m256i pinned(__m256i sum) {
   asm("" : "+x"(sum));
   return sum;
 }
 
-// 4-bit codes of F::kStep columns times V rows of bytes. Sums of 8 products of
-// pairs stay below 8 x 2 x 15 x 127 = 30480, so they are added in 16 bits.
+// 4-bit codes of F::kStep columns times V rows of bytes. Sums of 8 products of pairs stay below 8 x 2 x 15 x
+// 127 = 30480, so they are added in 16 bits.
 template <class F, int V, int Z>
 PAGODA_INLINE void dot4(const uint8_t* w, const int8_t* const (&x)[V], __m256i (&sum)[V][Z]) {
   const __m256i low = _mm256_set1_epi8(15);
@@ -188,8 +185,8 @@ PAGODA_INLINE void dot4(const uint8_t* w, const int8_t* const (&x)[V], __m256i (
   }
 }
 
-// c[m][z] += 8-bit codes . words over F::kStep columns, the even and the odd
-// columns of 4 as pairs of 16 bits.
+// c[m][z] += 8-bit codes . words over F::kStep columns, the even and the odd columns of 4 as pairs of 16
+// bits.
 template <class F, int M, int Z>
 PAGODA_INLINE void dot8(const uint8_t* w, const int16_t* const (&x)[M], __m256i (&c)[M][Z]) {
   const __m256i low = _mm256_set1_epi16(255);
@@ -225,26 +222,24 @@ PAGODA_INLINE __m256i term_of(const ChunkRows<F, M>& rows, int m, int at) {
                      : broadcast32(rows.terms + at / F::kStep + m * ChunkRows<F, M>::kTerms);
 }
 
-// c of one or two rows of a wide group: the codes times the high bytes and
-// times the low ones in one pass.
-template <class F, int M, int Z>
-PAGODA_INLINE void wide_sums4(const ChunkRows<F, M>& rows, const Place& place, int first,
-                              __m256i (&c)[M][Z]) {
-  constexpr int kPair = M == 1 ? 1 : 2;
+// c of rows [kFirst, kFirst + kCount) of a wide group: the codes times the high bytes and times the low ones
+// in one pass.
+template <int kFirst, int kCount, class F, int M, int Z>
+PAGODA_INLINE void wide_sums4(const ChunkRows<F, M>& rows, const Place& place, __m256i (&c)[M][Z]) {
   const __m256i ones = _mm256_set1_epi16(1), high = _mm256_set1_epi16(256);
-  const int8_t* x[2 * kPair];
-  for (int m = 0; m < kPair; ++m) {
-    x[2 * m] = rows.codes[first + m] + place.at;
-    x[2 * m + 1] = rows.low_codes[first + m] + place.low_at;
+  const int8_t* x[2 * kCount];
+  for (int m = 0; m < kCount; ++m) {
+    x[2 * m] = rows.codes[kFirst + m] + place.at;
+    x[2 * m + 1] = rows.low_codes[kFirst + m] + place.low_at;
   }
-  __m256i sum[2 * kPair][Z];
+  __m256i sum[2 * kCount][Z];
   dot4<F>(place.codes, x, sum);
-  for (int m = 0; m < kPair; ++m) {
-    const __m256i term = term_of(rows, first + m, place.at);
+  for (int m = 0; m < kCount; ++m) {
+    const __m256i term = term_of(rows, kFirst + m, place.at);
     for (int z = 0; z < Z; ++z) {
       const __m256i upper = _mm256_madd_epi16(sum[2 * m][z], high);
       const __m256i lower = _mm256_madd_epi16(sum[2 * m + 1][z], ones);
-      c[first + m][z] = _mm256_add_epi32(upper, F::kOffsets ? lower : _mm256_add_epi32(lower, term));
+      c[kFirst + m][z] = _mm256_add_epi32(upper, F::kOffsets ? lower : _mm256_add_epi32(lower, term));
     }
   }
 }
@@ -261,9 +256,10 @@ PAGODA_INLINE void coded_sums(const ChunkRows<F, M>& rows, const Place& place, b
     }
     dot8<F>(place.codes, x, c);
   } else if (wide) {
-    wide_sums4<F, M, Z>(rows, place, 0, c);
-    if constexpr (M == 3) wide_sums4<F, M, Z>(rows, place, 1, c);
-    if constexpr (M == 4) wide_sums4<F, M, Z>(rows, place, 2, c);
+    constexpr int kFirst = M <= 2 || (M == 3 && F::kGroup <= 32) ? M : 2;
+    wide_sums4<0, kFirst>(rows, place, c);
+    if constexpr (kFirst < M) wide_sums4<2, M == 3 ? 1 : 2>(rows, place, c);
+    if constexpr (M > 4) wide_sums4<4, M - 4>(rows, place, c);
   } else {
     const __m256i ones = _mm256_set1_epi16(1);
     const int8_t* x[M];
@@ -280,8 +276,8 @@ PAGODA_INLINE void coded_sums(const ChunkRows<F, M>& rows, const Place& place, b
   }
 }
 
-// t[m][z] = sum over the activation groups of a weight group of scale * c, and
-// u[m] likewise of the sums of x. Moves `place` past the group.
+// t[m][z] = sum over the activation groups of a weight group of scale * c, and u[m] likewise of the sums of
+// x. Moves `place` past the group.
 template <class F, int M, int Z>
 PAGODA_INLINE void group_sums(const Chunk<F>& chunk, const ChunkRows<F, M>& rows, Place& place,
                               __m256 (&t)[M][Z], float (&u)[M]) {
@@ -306,8 +302,7 @@ PAGODA_INLINE void group_sums(const Chunk<F>& chunk, const ChunkRows<F, M>& rows
   }
 }
 
-// Adds a chunk's part to acc: rows of 32 floats. Vectors [first, first + Z) of
-// the panel.
+// Adds a chunk's part to acc: rows of 32 floats. Vectors [first, first + Z) of the panel.
 template <class F, int M, int Z>
 __attribute__((noinline)) void tile(const Chunk<F>& chunk, const ChunkRows<F, M>& rows, int first,
                                     float* acc) {
@@ -347,33 +342,34 @@ void chunk_rows(const MatmulPanel& p, const Chunk<F>& chunk, int64_t row, float*
   for (int first = 0; first < kVectors; first += kWide) tile<F, M, kWide>(chunk, rows, first, acc);
 }
 
-// Rows [row, row + count) in tiles of nearly the same size: of 3 or 4 rows from
-// kSpreadRows on.
+// Rows [row, row + count) in tiles of nearly the same size. From kSpreadRows on none has less than kTileRows
+// - 2 rows.
 template <class F>
 void chunk_batch(const MatmulPanel& p, const Chunk<F>& chunk, int64_t row, int count, float* acc) {
-  const int blocks = (count + kCodedRows - 1) / kCodedRows;
+  constexpr int kMost = F::kTileRows, kLeast = F::kSpread ? kMost - 2 : 1;
+  const int blocks = (count + kMost - 1) / kMost;
   for (int b = 0; b < blocks; ++b) {
     const int first = count * b / blocks;
-    switch (count * (b + 1) / blocks - first) {
+    switch (count * (b + 1) / blocks - first - kLeast) {
+      case 0:
+        chunk_rows<F, kLeast>(p, chunk, row + first, acc + first * 32);
+        break;
       case 1:
-        if constexpr (!F::kSpread) chunk_rows<F, 1>(p, chunk, row + first, acc + first * 32);
+        chunk_rows<F, kLeast + 1>(p, chunk, row + first, acc + first * 32);
         break;
       case 2:
-        if constexpr (!F::kSpread) chunk_rows<F, 2>(p, chunk, row + first, acc + first * 32);
-        break;
-      case 3:
-        chunk_rows<F, 3>(p, chunk, row + first, acc + first * 32);
+        chunk_rows<F, kLeast + 2>(p, chunk, row + first, acc + first * 32);
         break;
       default:
-        chunk_rows<F, 4>(p, chunk, row + first, acc + first * 32);
+        chunk_rows<F, kMost>(p, chunk, row + first, acc + first * 32);
         break;
     }
   }
 }
 
-// What the tiles of a chunk read when codes are spread. Per group: 32 scales,
-// [32 offsets * offset_ratio] as floats, then per 4 columns [32][4] bytes, or
-// for 8-bit codes [32][2] words of columns 0 and 2 and then of 1 and 3.
+// What the tiles of a chunk read when codes are spread. Per group: 32 scales, [32 offsets * offset_ratio] as
+// floats, then per 4 columns [32][4] bytes, or for 8-bit codes [32][2] words of columns 0 and 2 and then of 1
+// and 3.
 template <class F>
 struct Spread {
   alignas(32) uint8_t bytes[F::kChunk * F::kCodeBytes + F::kChunk / F::kStep * F::kHeaderBytes];
@@ -467,8 +463,8 @@ PAGODA_INLINE __m256 odd_half(__m256i pairs) {
   return _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
 }
 
-// bf16 is widened to f32 in registers: the upper half of a word is its odd
-// element, the lower half shifted the even.
+// bf16 is widened to f32 in registers: the upper half of a word is its odd element, the lower half shifted
+// the even.
 template <int M>
 void bf16_block(const MatmulPanel& p, int64_t row) {
   __m256 acc[M][kVectors];
