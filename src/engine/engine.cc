@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "base/check.h"
 #include "engine/admission.h"
 #include "engine/batch.h"
 #include "engine/inbox.h"
+#include "engine/kv_warmer.h"
 #include "engine/request_table.h"
 #include "engine/runner.h"
 #include "engine/scheduler.h"
@@ -22,6 +24,7 @@ class Engine::Impl {
        const Clock& clock, EngineObserver observer);
 
   bool step();
+  void start_thread();
   void run_until_stopped();
   void shut_down();
   Result<void> submit(EngineRequest request);
@@ -59,7 +62,8 @@ class Engine::Impl {
   RequestTable requests_;
   Batch batch_;
   std::vector<Command> commands_;
-  EngineStats totals_;  // the counters; the rest is filled by the snapshot
+  std::optional<KvWarmer> warmer_;  // while the thread runs
+  EngineStats totals_;              // the counters; the rest is filled by the snapshot
 };
 
 Engine::Impl::Impl(model::Model& model, KvStorage kv, const EngineOptions& engine_options, ComputePool& pool,
@@ -245,8 +249,17 @@ Result<void> Engine::Impl::submit(EngineRequest request) {
   return inbox.submit(std::move(request), clock_.now());
 }
 
+void Engine::Impl::start_thread() {
+  warmer_.emplace(storage_);
+  thread = std::thread([this] { run_until_stopped(); });
+}
+
 void Engine::Impl::run_until_stopped() {
-  while (inbox.wait(!requests_.empty())) step();
+  while (inbox.wait(!requests_.empty())) {
+    step();
+    // While requests run, their threads need the CPUs more.
+    if (requests_.empty()) warmer_->reached(kv_.pool().total() - kv_.pool().num_free());
+  }
   shut_down();
 }
 
@@ -317,7 +330,7 @@ bool Engine::idle() const {
 
 void Engine::start() {
   PAGODA_CHECK(!impl_->thread.joinable(), "the engine runs already");
-  impl_->thread = std::thread([impl = impl_.get()] { impl->run_until_stopped(); });
+  impl_->start_thread();
 }
 
 void Engine::stop() {

@@ -43,6 +43,14 @@ AlignedBuffer& AlignedBuffer::operator=(AlignedBuffer&& other) noexcept {
   return *this;
 }
 
+bool AlignedBuffer::populate(size_t begin, size_t size) noexcept {
+  constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, absent from older headers
+  constexpr size_t kPage = 4096;
+  const auto first = reinterpret_cast<uintptr_t>(data_ + begin) / kPage * kPage;
+  const auto end = reinterpret_cast<uintptr_t>(data_ + begin + size);
+  return madvise(reinterpret_cast<void*>(first), end - first, kPopulateWrite) == 0;
+}
+
 AlignedBuffer::~AlignedBuffer() {
   if (mapping_ != nullptr) munmap(mapping_, mapping_size_);
 }

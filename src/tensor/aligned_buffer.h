@@ -23,6 +23,9 @@ class AlignedBuffer {
   uint8_t* data() noexcept { return data_; }
   const uint8_t* data() const noexcept { return data_; }
   size_t size() const noexcept { return size_; }
+  // Takes bytes [begin, begin + size) from the system without changing them; other threads may use the memory
+  // meanwhile. False where the kernel can't (before Linux 5.14).
+  bool populate(size_t begin, size_t size) noexcept;
   template <class T>
   T* as() noexcept {
     return reinterpret_cast<T*>(data_);

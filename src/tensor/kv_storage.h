@@ -53,6 +53,9 @@ class KvStorage {
   int num_blocks() const noexcept { return num_blocks_; }
   size_t bytes() const noexcept { return data_.size(); }
   PagedKvView layer(int index) noexcept;
+  // Takes these bytes from the system; block b begins at b * kv_block_bytes(). May run beside anything else.
+  // False where the kernel can't.
+  bool populate(size_t begin, size_t size) noexcept { return data_.populate(begin, size); }
   // Copies all layers and heads of one block (copy-on-write after a fork).
   void copy_block(BlockId from, BlockId to) noexcept;
 

@@ -1,0 +1,63 @@
+#include "engine/kv_warmer.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <chrono>
+#include <vector>
+
+namespace pagoda::engine {
+namespace {
+
+constexpr size_t kPage = 4096;
+
+// Pages of the first `bytes` that the system has given.
+size_t resident_bytes(KvStorage& storage, size_t bytes) {
+  std::vector<unsigned char> pages((bytes + kPage - 1) / kPage);
+  EXPECT_EQ(mincore(storage.layer(0).base, bytes, pages.data()), 0);
+  size_t count = 0;
+  for (const unsigned char page : pages) count += page & 1;
+  return count * kPage;
+}
+
+// Waits for the warmer's own thread; a warmer that never gets there fails the test.
+bool becomes_resident(KvStorage& storage, size_t bytes) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (resident_bytes(storage, bytes) < bytes) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+TEST(KvWarmer, StaysAheadOfTheBlocksInUse) {
+  KvStorage storage({8, 2, 64, DType::kBF16}, 4096);  // 256 MiB and a little
+  ASSERT_GT(storage.bytes(), KvWarmer::kAhead + (size_t{100} << 20));
+  if (!storage.populate(0, kPage)) GTEST_SKIP() << "this kernel can't populate memory (before Linux 5.14)";
+  KvWarmer warmer(storage);
+  EXPECT_TRUE(becomes_resident(storage, KvWarmer::kAhead));
+  EXPECT_LT(resident_bytes(storage, storage.bytes()), storage.bytes() - (size_t{8} << 20))
+      << "no more than asked";
+  warmer.reached(1000);
+  EXPECT_TRUE(becomes_resident(storage, KvWarmer::kAhead + 1000 * kv_block_bytes(storage.shape())));
+  warmer.reached(4096);  // past the end of the storage
+  EXPECT_TRUE(becomes_resident(storage, storage.bytes()));
+}
+
+TEST(KvWarmer, EndsAtOnceWhileItWorksAndOnTinyStorages) {
+  KvStorage large({4, 2, 64, DType::kBF16}, 4096), tiny({1, 1, 2, DType::kBF16}, 1);
+  for (int i = 0; i < 20; ++i) {
+    KvWarmer a(large), b(tiny);
+    a.reached(i * 200);
+  }
+}
+
+TEST(KvWarmer, ContentsStay) {
+  KvStorage storage({4, 2, 64, DType::kBF16}, 64);
+  storage.layer(0).base[12345] = 77;
+  if (!storage.populate(0, storage.bytes())) GTEST_SKIP() << "this kernel can't populate memory";
+  EXPECT_EQ(storage.layer(0).base[12345], 77);
+}
+
+}  // namespace
+}  // namespace pagoda::engine
