@@ -23,8 +23,7 @@ class KvWarmer {
   KvWarmer(const KvWarmer&) = delete;
   KvWarmer& operator=(const KvWarmer&) = delete;
 
-  // `blocks` have been in use at some time. Called by the engine thread after every step; wakes the warmer
-  // only when there is enough to do.
+  // `blocks` have been in use at some time. Called by the engine thread before it sleeps.
   void reached(int blocks) noexcept;
 
  private:

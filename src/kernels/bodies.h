@@ -73,7 +73,8 @@ struct ActivationBody {
   // sums of 16 codes, scaled_sum = scale * sum of 32. A maximum below 2^-100 counts as zero: scale 0, codes
   // 0. Where a value is NaN or infinite the scale becomes NaN, so that the result shows it.
   // A wide group: the same with 32512 = 127 * 256 for 127, and the code split into 256 * high + low. A low
-  // byte of -128 becomes -127 (one part in 32512): the sign trick of the avx2 tier can't negate -128.
+  // byte of -128 becomes -127 (one part in 32512): both bytes can be negated, whatever a body does with
+  // signs.
   void (*quantize)(const float* x, int64_t groups, const QuantizedGroups& out);
   // To nearest even; the avx512 tier may flush subnormals to zero.
   void (*round_bf16)(const float* x, int64_t count, uint16_t* out);

@@ -130,7 +130,7 @@ TEST_P(ActivationsTest, WideGroupsSplitTheirCodesIntoTwoBytes) {
         for (size_t i = 0; i < 32; ++i) {
           const auto exact = static_cast<double>(x[r * kDepth + g * 32 + i]);
           const double value = value_at(a, static_cast<int64_t>(r), static_cast<int64_t>(g * 32 + i));
-          // A low byte of -128 is stored as -127: the sign trick of avx2 can't negate it.
+          // A low byte of -128 is stored as -127.
           EXPECT_NEAR(value, exact, scale * (wide ? 1.5 : 0.5001));
           largest = std::max(largest, std::abs(exact));
           sum += value;
