@@ -37,7 +37,6 @@ const std::map<std::string_view, std::string_view>& unavailable_flags() {
       {"--tool-call-parser", "this version has no tool calls"},
       {"--enable-auto-tool-choice", "this version has no tool calls"},
       {"--reasoning-parser", "this version does not split reasoning from the answer"},
-      {"--speculative-config", "this version has no speculative decoding"},
       {"--no-enable-chunked-prefill", "long prompts are always run in chunks; see --max-num-batched-tokens"},
       {"--seed", "a request without a seed gets a random one; give `seed` in the request"},
       {"--tensor-parallel-size", "one process uses the CPUs of one machine; see --threads"},

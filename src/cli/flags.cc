@@ -73,6 +73,9 @@ void add_engine_flags(CLI::App& app, EngineFlags& flags) {
       ->check(CLI::Range(0, 60000));
   add_switch(app, "enable-prefix-caching", flags.enable_prefix_caching,
              "reuse the KV blocks of equal prompt prefixes");
+  add(app, "--speculative-config", flags.speculative_config,
+      "ngram, off, or vLLM's JSON for the method ngram: drafts from what the text said before, for text that "
+      "copies from its prompt; the same tokens, sooner");
   add(app, "--scheduling-policy", flags.scheduling_policy, "order of waiting requests")
       ->check(CLI::IsMember({"fcfs", "priority"}));
   add(app, "--max-num-queued-reqs", flags.max_num_queued_reqs, "requests that may wait; beyond: 503")

@@ -28,6 +28,7 @@ struct EngineFlags {
   std::string scheduling_policy = "fcfs";
   int64_t max_num_queued_reqs = 1024;
   int64_t max_num_queued_tokens = 4 << 20;
+  std::string speculative_config = "off";  // vLLM's JSON, ngram, off
   std::string packed_cache = "off";        // off, auto, a folder
   std::string chat_template;               // path; empty: the model's own
   std::string generation_config = "auto";  // auto, vllm

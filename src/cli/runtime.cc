@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "base/resource_limits.h"
+#include "cli/speculative_config.h"
 #include "kernels/isa.h"
 #include "model/packed_cache.h"
 
@@ -54,7 +55,7 @@ model::ActivationPrecision choose_activation_precision(const std::string& asked,
                                                 : model::ActivationPrecision::kInt8;
 }
 
-engine::EngineOptions engine_options(const EngineFlags& flags, int64_t max_model_len) {
+Result<engine::EngineOptions> engine_options(const EngineFlags& flags, int64_t max_model_len) {
   engine::EngineOptions options;
   options.max_model_len = max_model_len;
   options.max_num_seqs = flags.max_num_seqs;
@@ -66,6 +67,7 @@ engine::EngineOptions engine_options(const EngineFlags& flags, int64_t max_model
   options.max_num_queued_tokens = flags.max_num_queued_tokens;
   options.policy = flags.scheduling_policy == "priority" ? engine::EngineOptions::Policy::kPriority
                                                          : engine::EngineOptions::Policy::kFcfs;
+  options.speculation = PAGODA_TRY(parse_speculative_config(flags.speculative_config));
   return options;
 }
 
@@ -110,7 +112,7 @@ Result<RunPlan> make_run_plan(const EngineFlags& flags) {
   }
   plan.checkpoint = PAGODA_TRY(model::open_checkpoint(flags.model));
   const int64_t max_model_len = PAGODA_TRY(choose_max_model_len(flags.max_model_len, plan.checkpoint.config));
-  plan.engine = engine_options(flags, max_model_len);
+  plan.engine = PAGODA_TRY(engine_options(flags, max_model_len));
   plan.decoder.precision =
       flags.dtype == "float32" ? model::WeightPrecision::kFloat32 : model::WeightPrecision::kNative;
   const bool float_kv =

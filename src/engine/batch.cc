@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace pagoda::engine {
 
 Batch::Batch(const EngineOptions& options) {
@@ -10,7 +12,7 @@ Batch::Batch(const EngineOptions& options) {
   tokens_.reserve(static_cast<size_t>(options.max_num_batched_tokens));
   sequences_.reserve(max_seqs);
   logit_rows_.reserve(static_cast<size_t>(max_logit_rows(options)));
-  samples_.reserve(max_seqs);
+  samples_.reserve(max_seqs + static_cast<size_t>(kVerifyRows));
   scores_.reserve(kPromptScoreRowsPerStep);
 }
 
@@ -27,9 +29,10 @@ void Batch::add(Sequence& sequence) {
   const int64_t first_row = num_tokens();
   const auto first = sequence.tokens.begin() + sequence.num_computed;
   members_.push_back(&sequence);
-  tokens_.insert(tokens_.end(), first, first + sequence.num_scheduled);
+  const int64_t count = sequence.num_scheduled + sequence.num_drafts;
+  tokens_.insert(tokens_.end(), first, first + count);
   sequences_.push_back({.first_token = first_row,
-                        .num_tokens = sequence.num_scheduled,
+                        .num_tokens = count,
                         .first_position = sequence.num_computed,
                         .block_table = sequence.table.blocks()});
   if (sequence.request->scores_pending()) add_scores(sequence, first_row);
@@ -53,12 +56,17 @@ void Batch::add_scores(Sequence& sequence, int64_t first_row) {
 
 void Batch::add_samples(Sequence& sequence) {
   const std::vector<int>& unforked = sequence.request->unforked;
-  const int64_t row = num_logit_rows();
-  logit_rows_.push_back(num_tokens() - 1);
-  const bool shares_row = !unforked.empty();
   SampleTask task{
-      .sequence = &sequence, .choice = sequence.choice, .row = row, .shares_row = shares_row, .result = {}};
-  samples_.push_back(task);
+      .sequence = &sequence, .choice = sequence.choice, .shares_row = !unforked.empty(), .result = {}};
+  const int64_t first_row = num_tokens() - 1 - sequence.num_drafts;
+  for (; task.drafts <= sequence.num_drafts; ++task.drafts) {
+    task.row = num_logit_rows();
+    task.num_rows = 1 + sequence.num_drafts - task.drafts;
+    logit_rows_.push_back(first_row + task.drafts);
+    samples_.push_back(task);
+  }
+  PAGODA_CHECK(unforked.empty() || sequence.num_drafts == 0, "drafts of {} choices", unforked.size() + 1);
+  task.drafts = 0;
   for (const int choice : unforked) {
     task.choice = choice;
     samples_.push_back(task);

@@ -49,7 +49,8 @@ class Engine::Impl {
 
   void complete(Sequence& sequence);
   void fork_choices(Sequence& leader);
-  void accept(SampleTask& task, TimePoint now);
+  void accept(std::span<SampleTask> rows, TimePoint now);
+  FinishReason take_over(Sequence& sequence, std::span<SampleTask> rows, TimePoint now);
   FinishReason finish_reason(const Sequence& sequence) const;
 
   const Clock& clock_;
@@ -124,7 +125,11 @@ void Engine::Impl::run() {
     if (task.failed) finish_request(*task.request, FinishReason::kError);
   }
   for (Sequence* sequence : batch_.members()) complete(*sequence);
-  for (SampleTask& task : batch_.samples()) accept(task, end);
+  for (std::span<SampleTask> left = batch_.samples(); !left.empty();) {
+    const auto count = static_cast<size_t>(left.front().num_rows);
+    accept(left.first(count), end);
+    left = left.subspan(count);
+  }
   ++totals_.steps;
   scheduler_.note_step_time(to_seconds(end - start));
   if (observer_.on_step) observer_.on_step(batch_.num_tokens(), to_seconds(end - start));
@@ -212,25 +217,48 @@ void Engine::Impl::fork_choices(Sequence& leader) {
   request.unforked.clear();
 }
 
-void Engine::Impl::accept(SampleTask& task, TimePoint now) {
+// The rows of one choice.
+void Engine::Impl::accept(std::span<SampleTask> rows, TimePoint now) {
+  const SampleTask& task = rows.front();
   if (task.choice == task.sequence->choice) fork_choices(*task.sequence);
   Sequence* found = task.sequence->request->find(task.choice);
   if (found == nullptr || found->state == SequenceState::kFinished) return;  // its scores failed
   Sequence& sequence = *found;
-  FinishReason reason = FinishReason::kError;
-  if (task.failed) {
-    requests_.emit_finish(*sequence.request, sequence.choice, reason);
-  } else {
-    sequence.tokens.push_back(task.result.token);
-    ++totals_.generation_tokens;
-    reason = finish_reason(sequence);
-    requests_.emit_token(sequence, std::move(task.result), reason, now);
-  }
+  const FinishReason reason = take_over(sequence, rows, now);
   if (reason != FinishReason::kNone) {
     scheduler_.remove(sequence);
   } else if (sequence.state == SequenceState::kWaiting) {
     scheduler_.adopt(sequence);  // a new fork
   }
+}
+
+// The token of the first row, and that of each further one while the draft before it was right.
+FinishReason Engine::Impl::take_over(Sequence& sequence, std::span<SampleTask> rows, TimePoint now) {
+  const std::span<const TokenId> drafts = batch_.drafts(rows.front());
+  sequence.drop_drafts();
+  FinishReason reason = FinishReason::kNone;
+  size_t accepted = 0;
+  for (;; ++accepted) {
+    SampleTask& task = rows[accepted];
+    if (task.failed) {
+      reason = FinishReason::kError;
+      requests_.emit_finish(*sequence.request, sequence.choice, reason);
+      break;
+    }
+    const TokenId token = task.result.token;
+    sequence.tokens.push_back(token);
+    ++totals_.generation_tokens;
+    reason = finish_reason(sequence);
+    requests_.emit_token(sequence, std::move(task.result), reason, now);
+    if (reason != FinishReason::kNone || accepted == drafts.size() || token != drafts[accepted]) break;
+  }
+  if (drafts.empty()) return reason;
+  scheduler_.complete_drafts(sequence);
+  sequence.proposer->note_result(static_cast<int>(drafts.size()), static_cast<int>(accepted));
+  ++totals_.drafts;
+  totals_.draft_tokens += drafts.size();
+  totals_.accepted_tokens += accepted;
+  return reason;
 }
 
 FinishReason Engine::Impl::finish_reason(const Sequence& sequence) const {

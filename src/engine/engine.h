@@ -19,6 +19,20 @@
 
 namespace pagoda::engine {
 
+// Speculation by prompt lookup (engine/draft_proposer.h). Any setting gives the same tokens and
+// log-probabilities; only the time differs.
+struct SpeculationOptions {
+  int num_tokens = 0;  // most drafts of one sequence in one step; 0: no speculation
+  int min_match = 6;   // equal tokens that it takes to draft at all
+  int max_match = 32;  // of several earlier places, the one with more equal tokens counts, up to this many
+};
+
+// Rows of a step that decodes with drafts, at most: what reading the weights once can pay for. A step of M
+// rows takes about max(1, M / 3.7) times as long as one of a single row on the machines measured, so that
+// drafts bring nothing more from about twice that on. The drafts of a step are what the decoding sequences
+// leave of it: with as many sequences, there are none.
+inline constexpr int kVerifyRows = 8;
+
 struct EngineOptions {
   int num_blocks = 0;                        // KV pool; from the memory limit or a flag
   int64_t max_model_len = 0;                 // prompt + output of one sequence
@@ -32,6 +46,7 @@ struct EngineOptions {
   int64_t max_num_queued_tokens = 4 << 20;  // prompt tokens waiting; beyond: kOverloaded
   enum class Policy : uint8_t { kFcfs, kPriority } policy = Policy::kFcfs;
   int prefix_hash_bits = 128;  // fewer only in tests, to force collisions
+  SpeculationOptions speculation;
 };
 
 // Prompt tokens per step whose scores (prompt_logprobs) are computed, over all requests: rows of logits are
@@ -41,7 +56,8 @@ inline constexpr int64_t kPromptScoreRowsPerStep = 32;
 
 // Rows of logits that one step asks for at most; the model is told at load.
 inline int64_t max_logit_rows(const EngineOptions& options) {
-  return options.max_num_seqs + kPromptScoreRowsPerStep;
+  const int draft_rows = options.speculation.num_tokens > 0 ? kVerifyRows : 0;
+  return options.max_num_seqs + kPromptScoreRowsPerStep + draft_rows;
 }
 
 enum class FinishReason : uint8_t {
@@ -53,7 +69,8 @@ enum class FinishReason : uint8_t {
   kError,     // a bug was contained; the request ends, the process lives
 };
 
-// What happened to one choice of one request in one step. Delivered in order per choice.
+// One token of one choice of one request, or its end. Delivered in order per choice; a step with accepted
+// drafts brings several.
 struct EngineEvent {
   RequestId request;
   int choice = 0;                // 0 .. n - 1
@@ -89,6 +106,8 @@ struct EngineStats {
   int blocks_total = 0, blocks_used = 0, blocks_cached = 0, blocks_free = 0;  // cached: unused but findable
   uint64_t preemptions = 0, prefix_queries = 0, prefix_hits = 0;              // the last two in tokens
   uint64_t prompt_tokens = 0, generation_tokens = 0, steps = 0, rejected = 0;
+  // Times that a sequence had drafts in a step, its drafts, and those that turned out to be right.
+  uint64_t drafts = 0, draft_tokens = 0, accepted_tokens = 0;
 };
 
 // For /debug/blocks.
@@ -116,8 +135,9 @@ struct RequestTimes {
 // Hooks for metrics; called on the engine thread. All optional.
 struct EngineObserver {
   std::function<void(const RequestTimes&)> on_request_end;
-  std::function<void(double seconds)> on_inter_token;           // one per token after the first of a choice
-  std::function<void(int64_t tokens, double seconds)> on_step;  // tokens in the batch
+  // One per token after the first of a choice; 0 s for a token of the same step as the one before.
+  std::function<void(double seconds)> on_inter_token;
+  std::function<void(int64_t tokens, double seconds)> on_step;  // tokens in the batch, drafts included
 };
 
 class Engine {

@@ -45,8 +45,9 @@ void Runner::sample(SampleTask& task, Worker& worker) noexcept {
       worker.row.assign(row.begin(), row.end());
       row = worker.row;
     }
-    task.result = worker.sampler.sample(row, task.sequence->request->spec.sampling, task.sequence->history(),
-                                        static_cast<uint32_t>(task.choice));
+    task.result =
+        worker.sampler.sample(row, task.sequence->request->spec.sampling, task.sequence->history(task.drafts),
+                              static_cast<uint32_t>(task.choice));
   } catch (const std::exception& e) {
     task.failed = true;
     log::error("sampling for request {} failed: {}", task.sequence->request->spec.id.value, e.what());

@@ -33,6 +33,7 @@ Scheduler::Scheduler(const EngineOptions& options, kv::KvManager& kv)
                options.long_prefill_token_threshold >= 0);
   running_.reserve(static_cast<size_t>(options.max_num_seqs));
   filling_.reserve(static_cast<size_t>(options.max_num_seqs));
+  drafts_.reserve(static_cast<size_t>(kVerifyRows));
 }
 
 void Scheduler::insert(std::vector<Sequence*>& list, Sequence& sequence) {
@@ -70,11 +71,14 @@ void Scheduler::schedule(Batch& batch) {
   preempted_ = false;
   filling_.clear();
   schedule_decodes();
+  plan_drafts();
   budget_ = std::min(budget_, step_budget_.prompt_tokens(num_decodes_));
+  leave_room_for_prompts();
   min_share_ = min_share(budget_);
   schedule_prefills();
   admit_waiting();
   top_up();
+  add_drafts();
   for (Sequence* sequence : running_) {
     if (sequence->num_scheduled > 0) batch.add(*sequence);
   }
@@ -82,6 +86,8 @@ void Scheduler::schedule(Batch& batch) {
 }
 
 void Scheduler::note_step_time(double seconds) {
+  // Drafts cost what prompt tokens cost, but only where there are so many tokens that each one counts.
+  if (num_drafts_ > 0 && num_tokens_ == num_decodes_ + num_drafts_) return;
   step_budget_.observe(num_tokens_, num_decodes_, seconds);
 }
 
@@ -92,6 +98,70 @@ void Scheduler::schedule_decodes() {
   }
   num_decodes_ = std::ranges::count_if(
       running_, [](const Sequence* s) { return s->num_scheduled == 1 && s->num_output() > 0; });
+}
+
+// Asks every decoding sequence for drafts and shares out the rows that are left, evenly among those that want
+// some.
+void Scheduler::plan_drafts() {
+  drafts_.clear();
+  num_drafts_ = 0;
+  int64_t rows = std::min(budget_, kVerifyRows - num_decodes_);
+  if (options_.speculation.num_tokens == 0 || rows <= 0) return;
+  for (Sequence* sequence : running_) {
+    const int limit = draft_limit(*sequence);
+    if (limit <= 0) continue;
+    if (!sequence->proposer) sequence->proposer = std::make_unique<DraftProposer>(options_.speculation);
+    const int count = std::min(sequence->proposer->propose(sequence->tokens), limit);
+    if (count > 0) drafts_.push_back({sequence, count});
+  }
+  auto askers = std::ssize(drafts_);
+  for (DraftPlan& plan : drafts_) {
+    plan.count = static_cast<int>(std::min<int64_t>(plan.count, (rows + askers - 1) / askers));
+    rows -= plan.count;
+    num_drafts_ += plan.count;
+    --askers;
+  }
+}
+
+// Drafts that can still become output: the step adds one token more than it has drafts.
+int Scheduler::draft_limit(const Sequence& sequence) const {
+  if (sequence.num_scheduled != 1 || sequence.pending() != 1 || sequence.num_output() == 0) return 0;
+  const int64_t limit = std::min({int64_t{options_.speculation.num_tokens},
+                                  sequence.request->spec.max_tokens - sequence.num_output() - 1,
+                                  options_.max_model_len - sequence.num_tokens() - 1});
+  return static_cast<int>(limit);
+}
+
+// Drafts count against the tokens of a step like those of prompts, so that they keep to the target of the
+// inter-token latency too. Where prompts would be left with next to nothing, there are no drafts.
+void Scheduler::leave_room_for_prompts() {
+  const bool has_prompts =
+      !waiting_.empty() || std::ranges::any_of(running_, [](const Sequence* s) { return s->pending() > 1; });
+  if (!has_prompts) return;
+  if (budget_ - num_drafts_ < kMinPromptTokens) drafts_.clear();
+  if (!drafts_.empty()) budget_ -= num_drafts_;
+}
+
+// Writes down the drafts that there are blocks for.
+void Scheduler::add_drafts() {
+  num_drafts_ = 0;
+  if (preempted_) return;  // blocks are scarce: drafts must not take those that others were preempted for
+  for (const auto& [sequence, planned] : drafts_) {
+    int64_t count = planned;
+    const int64_t first = sequence->num_computed;
+    if (!kv_.reserve(sequence->table, first, first + 1 + count)) {
+      count = std::min(count, int64_t{sequence->table.size()} * kKvBlockTokens - first - 1);
+    }
+    if (count == 0) continue;
+    sequence->proposer->append(static_cast<int>(count), sequence->tokens);
+    // Behind a stop token nothing comes, and to guess the stop token itself saves nothing.
+    const auto& stop_ids = sequence->request->spec.sampling.stop_token_ids;
+    const auto drafts = std::span(sequence->tokens).last(static_cast<size_t>(count));
+    const auto stop = std::ranges::find_first_of(drafts, stop_ids);
+    sequence->num_drafts = stop - drafts.begin();
+    sequence->tokens.resize(sequence->tokens.size() - static_cast<size_t>(drafts.end() - stop));
+    num_drafts_ += sequence->num_drafts;
+  }
 }
 
 void Scheduler::schedule_prefills() {
@@ -273,6 +343,12 @@ void Scheduler::complete(Sequence& sequence) {
   kv_.publish(sequence.table, sequence.tokens, sequence.num_computed);
 }
 
+void Scheduler::complete_drafts(Sequence& sequence) {
+  sequence.num_computed = sequence.num_tokens() - 1;
+  kv_.publish(sequence.table, sequence.tokens, sequence.num_computed);
+  kv_.shrink(sequence.table, sequence.num_computed);
+}
+
 void Scheduler::check_integrity() const {
   const auto in_order = [this](const std::vector<Sequence*>& list) {
     for (size_t i = 1; i < list.size(); ++i) {
@@ -284,7 +360,7 @@ void Scheduler::check_integrity() const {
   PAGODA_CHECK(std::ssize(running_) <= options_.max_num_seqs, "{} sequences run", running_.size());
   for (const Sequence* s : running_) {
     PAGODA_CHECK(s->state == SequenceState::kRunning && s->num_scheduled == 0 && s->pending() > 0);
-    PAGODA_CHECK(s->table.size() >= kv::blocks_for(s->num_computed));
+    PAGODA_CHECK(s->table.size() >= kv::blocks_for(s->num_computed) && s->num_drafts == 0);
   }
   for (const Sequence* s : waiting_) {
     PAGODA_CHECK(s->state == SequenceState::kWaiting || s->state == SequenceState::kPreempted);

@@ -20,7 +20,8 @@ struct SchedulerCounters {
 // in the order of runs_before(). Blocks are taken on demand. When none is left, a running sequence takes
 // those of the last sequence in that order, which waits again and recomputes; the last one itself just
 // pauses. Hence the first sequence always makes progress: it can take every block, and admission made sure
-// that the pool is enough for it alone.
+// that the pool is enough for it alone. Drafts come last: they take only blocks that nobody else took, and
+// what the rejected ones held is given back after the step.
 class Scheduler {
  public:
   Scheduler(const EngineOptions& options, kv::KvManager& kv);
@@ -35,6 +36,8 @@ class Scheduler {
   void note_step_time(double seconds);
   // The step ran: the sequence's scheduled tokens are in the cache.
   void complete(Sequence& sequence);
+  // The sequence took over those of its drafts that were right; all its tokens but the last are in the cache.
+  void complete_drafts(Sequence& sequence);
 
   const std::vector<Sequence*>& running() const { return running_; }
   const std::vector<Sequence*>& waiting() const { return waiting_; }
@@ -52,7 +55,17 @@ class Scheduler {
     kv::BlockKey key;
   };
 
+  // Drafts that a sequence may get in this step.
+  struct DraftPlan {
+    Sequence* sequence;
+    int count;
+  };
+
   void schedule_decodes();
+  void plan_drafts();
+  int draft_limit(const Sequence& sequence) const;
+  void leave_room_for_prompts();
+  void add_drafts();
   void schedule_prefills();
   void admit_waiting();
   void top_up();
@@ -82,7 +95,9 @@ class Scheduler {
   int64_t score_rows_ = 0;   // prompt tokens left that may be scored
   int64_t competitors_ = 0;  // prompts that may still want tokens, after the one being served
   bool preempted_ = false;
-  std::vector<Filling> filling_;  // prompts that get on in this step
+  std::vector<Filling> filling_;   // prompts that get on in this step
+  std::vector<DraftPlan> drafts_;  // at most kVerifyRows together
+  int64_t num_drafts_ = 0;         // planned, then granted
 };
 
 }  // namespace pagoda::engine

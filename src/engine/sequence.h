@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/draft_proposer.h"
 #include "engine/engine.h"
 #include "kv/block_table.h"
 
@@ -34,21 +35,29 @@ struct Sequence {
   std::vector<TokenId> tokens;  // the prompt, then the output; after a preemption all of it runs again
   int64_t num_prompt = 0;
   int64_t num_computed = 0;   // leading tokens whose keys and values are in the cache
-  int64_t num_scheduled = 0;  // tokens that the current step adds
+  int64_t num_scheduled = 0;  // tokens that the current step adds, without drafts
+  int64_t num_drafts = 0;     // guesses at the end of `tokens`; only while a step runs
   kv::BlockTable table;
   TimePoint last_token_time;
   // While it waits: the running prompt whose blocks it will share, and up to which block both are equal.
   uint64_t shared_arrival = 0;
   int64_t shared_blocks = 0;  // 0: none is known
 
-  int64_t num_tokens() const { return static_cast<int64_t>(tokens.size()); }
+  std::unique_ptr<DraftProposer> proposer;  // null until drafts are first thought of
+
+  int64_t num_tokens() const { return static_cast<int64_t>(tokens.size()) - num_drafts; }
   int64_t num_output() const { return num_tokens() - num_prompt; }
   // Tokens to run before the next one can be sampled; never 0 between steps.
   int64_t pending() const { return num_tokens() - num_computed; }
-  sampling::TokenHistory history() const {
-    const std::span all(tokens);
+  // Of the token after the first `drafts` drafts.
+  sampling::TokenHistory history(int64_t drafts = 0) const {
+    const std::span all = std::span(tokens).first(static_cast<size_t>(num_tokens() + drafts));
     return {.prompt = all.first(static_cast<size_t>(num_prompt)),
             .output = all.subspan(static_cast<size_t>(num_prompt))};
+  }
+  void drop_drafts() {
+    tokens.resize(static_cast<size_t>(num_tokens()));
+    num_drafts = 0;
   }
 };
 

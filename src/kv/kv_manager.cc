@@ -85,6 +85,12 @@ bool KvManager::reserve(BlockTable& table, int64_t first, int64_t end) {
   return true;
 }
 
+void KvManager::shrink(BlockTable& table, int64_t num_tokens) {
+  PAGODA_CHECK(blocks_for(num_tokens) >= table.num_published_, "{} tokens, {} blocks published", num_tokens,
+               table.num_published_);
+  for (; table.size() > blocks_for(num_tokens); table.blocks_.pop_back()) drop(table.blocks_.back());
+}
+
 BlockTable KvManager::fork(const BlockTable& table) {
   BlockTable copy;
   copy.blocks_.reserve(table.blocks_.capacity());

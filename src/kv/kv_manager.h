@@ -43,6 +43,9 @@ class KvManager {
   // the positions before `first` are filled, and none from `first` on is published.
   [[nodiscard]] bool reserve(BlockTable& table, int64_t first, int64_t end);
 
+  // Gives back the blocks behind the first `num_tokens` tokens. Precondition: none of them is published.
+  void shrink(BlockTable& table, int64_t num_tokens);
+
   // Another table over the same blocks; the last, partly filled one is copied by whoever writes first.
   BlockTable fork(const BlockTable& table);
 

@@ -73,8 +73,10 @@ inline EngineOptions test_options(int num_blocks) {
 
 class EngineHarness {
  public:
-  explicit EngineHarness(const EngineOptions& options, EngineObserver observer = {}, int num_threads = 1)
-      : pool_(num_threads),
+  explicit EngineHarness(const EngineOptions& options, EngineObserver observer = {}, int num_threads = 1,
+                         FakeText text = FakeText::kRandom)
+      : model_(kTestVocab, text),
+        pool_(num_threads),
         engine_(model_, KvStorage(model_.kv_shape(), options.num_blocks), options, pool_, clock_,
                 std::move(observer)) {}
 
@@ -132,7 +134,7 @@ class EngineHarness {
   Received& received(RequestId id) { return received_[id.value]; }
 
  private:
-  FakeModel model_{kTestVocab};
+  FakeModel model_;
   ManualClock clock_;
   ComputePool pool_;
   std::map<uint64_t, Received> received_;
@@ -141,11 +143,12 @@ class EngineHarness {
 };
 
 inline void expect_reference(const EngineRequest& request, const Received& received,
-                             const EngineOptions& options) {
+                             const EngineOptions& options, FakeText text = FakeText::kRandom) {
   ASSERT_EQ(received.choices.size(), static_cast<size_t>(request.n));
   for (int choice = 0; choice < request.n; ++choice) {
     SCOPED_TRACE(::testing::Message() << "request " << request.id.value << ", choice " << choice);
-    const ReferenceOutput expected = reference_output(request, choice, kTestVocab, options.max_model_len);
+    const ReferenceOutput expected =
+        reference_output(request, choice, kTestVocab, options.max_model_len, text);
     const ReceivedChoice& got = received.choices[static_cast<size_t>(choice)];
     EXPECT_EQ(got.finish, expected.finish);
     ASSERT_EQ(got.tokens.size(), expected.tokens.size());

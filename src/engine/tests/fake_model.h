@@ -14,18 +14,30 @@
 
 namespace pagoda::engine {
 
+// What a fake model says.
+enum class FakeText : uint8_t {
+  kRandom,     // never the same twice
+  kRepeating,  // mostly a function of the last token, so that it goes round in circles, with slips
+};
+
 // Absorbs tokens one by one; gives the logits after them.
 class HistoryHash {
  public:
+  explicit HistoryHash(FakeText text = FakeText::kRandom) : text_(text) {}
+
   void absorb(int64_t token, int64_t position) {
+    last_ = static_cast<size_t>(token);
     state_ =
         mix(state_ + static_cast<uint64_t>(token) * 0x9E3779B97F4A7C15 + static_cast<uint64_t>(position));
   }
-  // Between -4 and 4; distinct enough for every sampler setting to matter.
+  // Between -4 and 4; distinct enough for every sampler setting to matter. One token stands out in most
+  // repeating text.
   void logits(std::span<float> row) const {
     for (size_t i = 0; i < row.size(); ++i) {
       row[i] = static_cast<float>(mix(state_ + i) >> 40) / static_cast<float>(1 << 21) - 4.0f;
     }
+    constexpr uint64_t kSlipEvery = 24;
+    if (text_ == FakeText::kRepeating && state_ % kSlipEvery != 0) row[(last_ * 7 + 3) % row.size()] += 20.0f;
   }
 
  private:
@@ -34,12 +46,17 @@ class HistoryHash {
     x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
     return x ^ (x >> 31);
   }
+  FakeText text_;
   uint64_t state_ = 1;
+  size_t last_ = 0;
 };
 
 class FakeModel final : public model::Model {
  public:
-  explicit FakeModel(int64_t vocab_size) { config_.vocab_size = vocab_size; }
+  explicit FakeModel(int64_t vocab_size, FakeText text = FakeText::kRandom) : text_(text) {
+    config_.vocab_size = vocab_size;
+  }
+  FakeText text() const { return text_; }
 
   const model::ModelConfig& config() const override { return config_; }
   KvShape kv_shape() const override {
@@ -90,7 +107,7 @@ class FakeModel final : public model::Model {
       token_slot(kv, block_of(position), slot) = static_cast<float>(input.tokens[row].value);
       position_slot(kv, block_of(position), slot) = static_cast<float>(position);
     }
-    HistoryHash hash;
+    HistoryHash hash(text_);
     auto wanted = std::ranges::lower_bound(input.logit_rows, s.first_token);
     for (int64_t position = 0; position < end; ++position) {
       const int64_t slot = position % kKvBlockTokens;
@@ -104,6 +121,7 @@ class FakeModel final : public model::Model {
     }
   }
 
+  FakeText text_;
   model::ModelConfig config_;
 };
 

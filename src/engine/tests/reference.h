@@ -14,9 +14,9 @@ struct ReferenceOutput {
 };
 
 inline ReferenceOutput reference_output(const EngineRequest& request, int choice, int64_t vocab_size,
-                                        int64_t max_model_len) {
+                                        int64_t max_model_len, FakeText text = FakeText::kRandom) {
   sampling::Sampler sampler(vocab_size);
-  HistoryHash hash;
+  HistoryHash hash(text);
   std::vector<TokenId> output;
   std::vector<float> row(static_cast<size_t>(vocab_size));
   ReferenceOutput expected{.tokens = {}, .finish = FinishReason::kLength};
@@ -41,8 +41,9 @@ inline ReferenceOutput reference_output(const EngineRequest& request, int choice
 }
 
 inline std::vector<sampling::SampledToken> reference_prompt_scores(const EngineRequest& request,
-                                                                   int64_t vocab_size) {
-  HistoryHash hash;
+                                                                   int64_t vocab_size,
+                                                                   FakeText text = FakeText::kRandom) {
+  HistoryHash hash(text);
   std::vector<float> row(static_cast<size_t>(vocab_size));
   std::vector<sampling::SampledToken> scores(1);
   for (size_t i = 0; i + 1 < request.prompt.size(); ++i) {

@@ -16,7 +16,10 @@ namespace pagoda::engine {
 class EngineSimulator {
  public:
   explicit EngineSimulator(uint32_t seed)
-      : random_(seed), options_(random_options()), harness_(options_, {}, /*num_threads=*/2) {
+      : random_(seed),
+        text_(chance(50) ? FakeText::kRepeating : FakeText::kRandom),
+        options_(random_options()),
+        harness_(options_, {}, /*num_threads=*/2, text_) {
     arrivals_percent_ = pick(5, 80);
     harness_.model().on_forward = [this](const model::ForwardInput& input) {
       harness_.clock().advance(std::chrono::microseconds(random_() % 1000 * input.tokens.size()));
@@ -58,6 +61,9 @@ class EngineSimulator {
     o.max_num_queued_tokens = chance(80) ? 100000 : pick(50, 300);
     o.policy = chance(30) ? EngineOptions::Policy::kPriority : EngineOptions::Policy::kFcfs;
     o.prefix_hash_bits = chance(25) ? 1 : 128;
+    if (chance(75)) o.speculation.num_tokens = pick(1, 16);
+    o.speculation.min_match = pick(1, 4);
+    o.speculation.max_match = pick(4, 8);
     return o;
   }
 
@@ -85,7 +91,8 @@ class EngineSimulator {
     if (chance(30)) p.presence_penalty = -0.4f;
     if (chance(50)) p.stop_token_ids = {{pick(0, kTestVocab - 1)}, {3}};
     if (chance(30)) p.min_tokens = pick(1, 10);
-    if (chance(30)) p.num_logprobs = pick(0, 5);
+    // Repeating text changes little with its history; its log-probabilities do.
+    if (chance(text_ == FakeText::kRepeating ? 70 : 30)) p.num_logprobs = pick(0, 5);
     return p;
   }
 
@@ -164,15 +171,15 @@ class EngineSimulator {
     EXPECT_TRUE(*got.cached_tokens == 0 || (options_.enable_prefix_caching && !scored));
     EXPECT_LE(got.prompt_logprobs_sent, 1);
     if (got.prompt_logprobs != nullptr) {
-      EXPECT_TRUE(
-          std::ranges::equal(*got.prompt_logprobs, reference_prompt_scores(r, kTestVocab), equal_tokens));
+      EXPECT_TRUE(std::ranges::equal(*got.prompt_logprobs, reference_prompt_scores(r, kTestVocab, text_),
+                                     equal_tokens));
     } else if (r.prompt_logprobs != -1) {
       EXPECT_TRUE(std::ranges::all_of(got.choices, [](const auto& c) { return c.tokens.empty(); }));
     }
   }
 
   void check_choice(const EngineRequest& r, const ReceivedChoice& got, int choice) {
-    const ReferenceOutput expected = reference_output(r, choice, kTestVocab, options_.max_model_len);
+    const ReferenceOutput expected = reference_output(r, choice, kTestVocab, options_.max_model_len, text_);
     const bool cut = got.finish == FinishReason::kAborted || got.finish == FinishReason::kDeadline;
     if (cut) {
       EXPECT_TRUE(got.finish == FinishReason::kAborted ? may_be_cut_.contains(r.id.value)
@@ -202,6 +209,7 @@ class EngineSimulator {
   }
 
   std::mt19937 random_;
+  FakeText text_;
   EngineOptions options_;
   EngineHarness harness_;
   std::vector<TokenId> bases_[4];
@@ -225,6 +233,8 @@ inline EngineStats simulate_seeds(uint32_t first, uint32_t count, int requests_p
     sum.generation_tokens += simulator.stats().generation_tokens;
     sum.steps += simulator.stats().steps;
     sum.rejected += simulator.stats().rejected;
+    sum.draft_tokens += simulator.stats().draft_tokens;
+    sum.accepted_tokens += simulator.stats().accepted_tokens;
     if (::testing::Test::HasFailure()) ADD_FAILURE() << "failing simulator seed: " << seed;
   }
   return sum;

@@ -12,6 +12,8 @@ TEST(EngineSimulatorSlowTest, ManySeeds) {
   const EngineStats sum = simulate_seeds(first, 10000, 100);
   EXPECT_GT(sum.preemptions, 50000u);
   EXPECT_GT(sum.prefix_hits, 1000000u);
+  EXPECT_GT(sum.accepted_tokens, 300000u);
+  EXPECT_GT(sum.draft_tokens - sum.accepted_tokens, 300000u);
 }
 
 }  // namespace
