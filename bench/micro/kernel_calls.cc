@@ -50,8 +50,7 @@ std::vector<PackedWeight> make_weights(const PackedWeightSpec& spec) {
   const int64_t count = kPanelRows * spec.depth;
   std::mt19937 random(1);
   std::vector<uint8_t> codes(static_cast<size_t>(count));
-  for (auto& code : codes)
-    code = static_cast<uint8_t>(random() & (spec.layout == WeightLayout::kW4 ? 15 : 255));
+  for (auto& code : codes) code = static_cast<uint8_t>(random() & ((1u << code_bits(spec.layout)) - 1));
   const std::vector<float> values = random_floats(count, 1);
   PanelSource source;
   source.codes = codes.data();
@@ -70,14 +69,20 @@ struct Layout {
 };
 
 std::vector<Layout> layouts() {
-  PackedWeightSpec w4, w4_offsets, w8, bf16;
+  PackedWeightSpec w4, w4_offsets, w5, w6, w8, bf16;
   w4.layout = w4_offsets.layout = WeightLayout::kW4;
+  w5.layout = WeightLayout::kW5;
+  w6.layout = WeightLayout::kW6;
   w8.layout = WeightLayout::kW8;
   bf16.layout = WeightLayout::kBF16;
   w4.zero_point = 8;
   w4_offsets.has_offsets = true;
+  w5.zero_point = 16;
+  w6.zero_point = 32;
+  w6.group_size = 16;
   w8.zero_point = 128;
-  return {{"w4 g32", w4}, {"w4 g32 offsets", w4_offsets}, {"w8 g32", w8}, {"bf16", bf16}};
+  return {{"w4 g32", w4}, {"w4 g32 offsets", w4_offsets}, {"w5 g32", w5}, {"w6 g16", w6}, {"w8 g32", w8},
+          {"bf16", bf16}};
 }
 
 // What a row of activations is converted to: the precision of coded layouts is chosen group by group.

@@ -22,24 +22,8 @@ Result<uint64_t> packed_bytes(const RunPlan& plan) {
     if (tensor.shape.size() != 2) continue;
     const auto reader =
         PAGODA_TRY(plan.checkpoint.tensors->matrix(tensor.name, tensor.shape[0], tensor.shape[1]));
-    const model::CodeScheme scheme = reader->scheme();
-    const auto rows = static_cast<uint64_t>(round_up(tensor.shape[0], kPanelRows));
-    const auto depth = static_cast<uint64_t>(round_up(tensor.shape[1], kDepthMultiple));
-    switch (model::packed_layout(scheme, plan.decoder.precision)) {
-      case WeightLayout::kF32:
-        total += rows * depth * 4;
-        break;
-      case WeightLayout::kBF16:
-        total += rows * depth * 2;
-        break;
-      case WeightLayout::kW8:
-      case WeightLayout::kW4: {
-        const bool w4 = model::packed_layout(scheme, plan.decoder.precision) == WeightLayout::kW4;
-        total += rows * depth / (w4 ? 2 : 1);
-        total += rows * depth / static_cast<uint64_t>(scheme.group_size) * (scheme.has_offsets ? 4 : 2);
-        break;
-      }
-    }
+    total += PackedWeight::bytes_for(
+        model::packed_spec(reader->scheme(), tensor.shape[0], tensor.shape[1], plan.decoder.precision));
   }
   return total;
 }

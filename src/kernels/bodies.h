@@ -55,6 +55,8 @@ struct MatmulBody {
   void (*f32)(const MatmulPanel& panel);
   void (*bf16)(const MatmulPanel& panel);
   void (*w8)(const MatmulPanel& panel);
+  void (*w6)(const MatmulPanel& panel);
+  void (*w5)(const MatmulPanel& panel);
   void (*w4)(const MatmulPanel& panel);
 };
 

@@ -20,6 +20,10 @@ PanelFunction panel_function(WeightLayout layout) {
       return body.bf16;
     case WeightLayout::kW8:
       return body.w8;
+    case WeightLayout::kW6:
+      return body.w6;
+    case WeightLayout::kW5:
+      return body.w5;
     case WeightLayout::kW4:
       break;
   }

@@ -47,7 +47,7 @@ bool all_finite(std::span<const float> values) {
 }
 
 bool is_coded(WeightLayout layout) {
-  return layout == WeightLayout::kW4 || layout == WeightLayout::kW8;
+  return code_bits(layout) > 0;
 }
 
 int64_t groups_per_row(const PackedWeightSpec& spec) {
@@ -155,12 +155,27 @@ constexpr size_t kAlignment = 64;
 // Rows whose range is one chunk of work: some 100 us.
 constexpr int64_t kRangeRows = 256;
 
-}  // namespace
-
-WeightLayout packed_layout(const CodeScheme& scheme, WeightPrecision precision) {
+WeightLayout layout_for(const CodeScheme& scheme, WeightPrecision precision) {
   if (precision == WeightPrecision::kFloat32) return WeightLayout::kF32;
   if (scheme.bits == 0) return WeightLayout::kBF16;
-  return scheme.bits == 4 ? WeightLayout::kW4 : WeightLayout::kW8;
+  if (scheme.bits <= 4) return WeightLayout::kW4;
+  if (scheme.bits == 5 && scheme.group_size != 16) return WeightLayout::kW5;
+  return scheme.bits <= 6 ? WeightLayout::kW6 : WeightLayout::kW8;
+}
+
+}  // namespace
+
+PackedWeightSpec packed_spec(const CodeScheme& scheme, int64_t rows, int64_t depth,
+                             WeightPrecision precision) {
+  PackedWeightSpec spec;
+  spec.layout = layout_for(scheme, precision);
+  spec.rows = rows;
+  spec.depth = depth;
+  if (!is_coded(spec.layout)) return spec;
+  spec.group_size = scheme.group_size;
+  spec.has_offsets = scheme.has_offsets;
+  spec.zero_point = scheme.has_offsets ? 0 : scheme.zero_point;
+  return spec;
 }
 
 bool can_pack_together(std::span<const MatrixReader* const> parts, WeightPrecision precision) {
@@ -175,20 +190,15 @@ bool can_pack_together(std::span<const MatrixReader* const> parts, WeightPrecisi
 PackedWeightSpec WeightPacker::add(MatrixReaders parts, PackedWeight& target) {
   PAGODA_CHECK(!parts.empty());
   const CodeScheme scheme = parts[0]->scheme();
-  PackedWeightSpec spec;
-  spec.layout = packed_layout(scheme, precision_);
-  spec.depth = parts[0]->depth();
+  const int64_t depth = parts[0]->depth();
+  int64_t rows = 0;
   for (const auto& part : parts) {
-    PAGODA_CHECK(part->depth() == spec.depth, "depths {} and {}", part->depth(), spec.depth);
+    PAGODA_CHECK(part->depth() == depth, "depths {} and {}", part->depth(), depth);
     PAGODA_CHECK(precision_ != WeightPrecision::kNative || same_scheme(part->scheme(), scheme));
-    spec.rows += part->rows();
+    rows += part->rows();
   }
-  PAGODA_CHECK(spec.rows <= std::numeric_limits<int32_t>::max(), "{} rows", spec.rows);
-  if (is_coded(spec.layout)) {
-    spec.group_size = scheme.group_size;
-    spec.has_offsets = scheme.has_offsets;
-    spec.zero_point = scheme.has_offsets ? 0 : scheme.zero_point;
-  }
+  PAGODA_CHECK(rows <= std::numeric_limits<int32_t>::max(), "{} rows", rows);
+  const PackedWeightSpec spec = packed_spec(scheme, rows, depth, precision_);
   offsets_.push_back(bytes_);
   bytes_ = (bytes_ + PackedWeight::bytes_for(spec) + kAlignment - 1) / kAlignment * kAlignment;
   specs_.push_back(spec);

@@ -18,8 +18,9 @@ enum class WeightPrecision : uint8_t {
   kFloat32,  // everything dequantised exactly into kF32
 };
 
-// The layout that pack_matrix would choose for a matrix with this scheme.
-WeightLayout packed_layout(const CodeScheme& scheme, WeightPrecision precision);
+// What a matrix of this scheme and shape is packed as. The multipliers, which only the data tells, are 1.
+PackedWeightSpec packed_spec(const CodeScheme& scheme, int64_t rows, int64_t depth,
+                             WeightPrecision precision);
 
 bool can_pack_together(std::span<const MatrixReader* const> parts, WeightPrecision precision);
 

@@ -18,7 +18,7 @@ namespace pagoda::model {
 // How the codes of a quantised matrix are to be read: w = scale * (code - zero_point), or
 // w = scale * code + offset.
 struct CodeScheme {
-  int bits = 0;         // 4 or 8: codes fit 4 or 8 bits unsigned; 0 = the matrix holds plain floats
+  int bits = 0;         // 1 to 8: codes fit that many bits unsigned; 0 = the matrix holds plain floats
   int group_size = 32;  // 16 or 32 (64, 128 for other formats)
   bool has_offsets = false;
   int zero_point = 0;

@@ -22,20 +22,26 @@ float load_half(const uint8_t* at, int row) {
   return f16_to_f32(bits);
 }
 
-// Byte and shift of code (row, k) inside a group's code area.
-struct CodePlace {
-  size_t byte;
-  int shift;
-};
-CodePlace code_place(WeightLayout layout, int row, int64_t k) {
-  const auto r = static_cast<size_t>(row), kk = static_cast<size_t>(k);
-  if (layout == WeightLayout::kW8) return {kk / 4 * 128 + r * 4 + kk % 4, 0};
-  return {kk / 8 * 128 + r * 4 + kk % 4, kk % 8 < 4 ? 0 : 4};
+// Columns whose bits above the fourth fill one byte of each lane.
+constexpr size_t high_bits_columns(WeightLayout layout) {
+  return layout == WeightLayout::kW5 ? 32 : 16;
+}
+
+// Code (row, k) of a group whose codes begin at `codes`.
+int code_at(WeightLayout layout, const uint8_t* codes, int row, int64_t k) {
+  const auto kk = static_cast<size_t>(k), lane = static_cast<size_t>(row) * 4 + kk % 4;
+  if (layout == WeightLayout::kW8) return codes[kk / 4 * 128 + lane];
+  const int nibble_shift = kk % 8 < 4 ? 0 : 4;
+  if (layout == WeightLayout::kW4) return codes[kk / 8 * 128 + lane] >> nibble_shift & 15;
+  const size_t columns = high_bits_columns(layout), low_bytes = columns / 8 * 128, at = kk % columns;
+  const uint8_t* const unit = codes + kk / columns * (low_bytes + 128);
+  const int bits = code_bits(layout) - 4;
+  const int high = unit[low_bytes + lane] >> (static_cast<int>(at / 4) * bits) & ((1 << bits) - 1);
+  return (unit[at / 8 * 128 + lane] >> nibble_shift & 15) | high << 4;
 }
 
 size_t group_bytes(const PackedWeightSpec& spec) {
-  const size_t code_bytes =
-      static_cast<size_t>(spec.group_size) * kPanelRows / (spec.layout == WeightLayout::kW4 ? 2 : 1);
+  const size_t code_bytes = static_cast<size_t>(spec.group_size * kPanelRows * code_bits(spec.layout) / 8);
   return kHalfRow * (spec.has_offsets ? 2 : 1) + code_bytes;
 }
 
@@ -46,38 +52,39 @@ size_t bytes_of_panel(const PackedWeightSpec& spec) {
   if (spec.layout == WeightLayout::kBF16) return depth * kPanelRows * 2;
   const int g = spec.group_size;
   PAGODA_CHECK(g == 16 || g == 32 || g == 64 || g == 128, "group size {}", g);
+  PAGODA_CHECK(g != 16 || spec.layout != WeightLayout::kW5, "codes of 5 bits in groups of 16");
   PAGODA_CHECK(spec.padded_depth() % g == 0, "depth {} is not a multiple of the group size {}",
                spec.padded_depth(), g);
-  PAGODA_CHECK(spec.zero_point >= 0 && spec.zero_point <= (spec.layout == WeightLayout::kW8 ? 255 : 15));
+  PAGODA_CHECK(spec.zero_point >= 0 && spec.zero_point < 1 << code_bits(spec.layout));
   PAGODA_CHECK(!spec.has_offsets || spec.zero_point == 0, "offsets and a zero point exclude each other");
   return depth / static_cast<size_t>(g) * group_bytes(spec);
 }
 
-// Every layout is made of 32-bit words (one float, two bf16, four or eight codes), and word j of row r lies
-// at 128 j + 4 r. A run of 4 words of each row is collected here and then transposed, so that source and
-// destination stay in the first-level cache.
-constexpr int kRunWords = 4;
+// Every layout is made of 32-bit words (one float, two bf16, four or eight codes, high bits of 16 or 32), and
+// word j of row r lies at 128 j + 4 r. A run of words of each row is collected here and then transposed, so
+// that source and destination stay in the first-level cache.
+constexpr int kRunWords = 4, kMostRunWords = 8;
 struct Run {
-  alignas(64) uint32_t words[kPanelRows][kRunWords];
+  alignas(64) uint32_t words[kPanelRows][kMostRunWords];
 
   // Writes the first `count` words of all rows to the `count` lines of 128 bytes at `out`.
   void store(int count, uint8_t* out) const noexcept {
-    if (count == kRunWords) {
-      for (int r = 0; r < kPanelRows; r += 4) transpose_4x4(r, out);
-      return;
-    }
-    for (int j = 0; j < count; ++j) {
-      for (int r = 0; r < kPanelRows; ++r) std::memcpy(out + j * 128 + r * 4, &words[r][j], 4);
+    for (int j = 0; j < count; j += 4) {
+      for (int r = 0; r < kPanelRows; r += 4) transpose_4x4(r, j, count - j, out + j * 128);
     }
   }
 
  private:
-  void transpose_4x4(int r, uint8_t* out) const noexcept {
-    const auto load = [&](int row) { return _mm_load_si128(reinterpret_cast<const __m128i*>(words[row])); };
+  // Words [j, j + 4) of rows [r, r + 4); the first `count` of them are written.
+  void transpose_4x4(int r, int j, int count, uint8_t* out) const noexcept {
+    const auto load = [&](int row) {
+      return _mm_load_si128(reinterpret_cast<const __m128i*>(words[row] + j));
+    };
     const __m128i a = load(r), b = load(r + 1), c = load(r + 2), d = load(r + 3);
     const __m128i ab_low = _mm_unpacklo_epi32(a, b), ab_high = _mm_unpackhi_epi32(a, b);
     const __m128i cd_low = _mm_unpacklo_epi32(c, d), cd_high = _mm_unpackhi_epi32(c, d);
     const auto store = [&](int word, __m128i value) {
+      if (word >= count) return;
       _mm_storeu_si128(reinterpret_cast<__m128i*>(out + word * 128 + r * 4), value);
     };
     store(0, _mm_unpacklo_epi64(ab_low, cd_low));
@@ -94,7 +101,7 @@ void pack_f32(const PanelSource& source, int64_t depth, uint8_t* out) {
     const auto count = static_cast<size_t>(std::clamp<int64_t>(depth - first, 0, kRunWords));
     for (int row = 0; row < source.num_rows; ++row) {
       uint32_t* const words = run.words[row];
-      if (count < kRunWords) std::memset(words, 0, sizeof(run.words[row]));
+      if (count < kRunWords) std::memset(words, 0, kRunWords * 4);
       if (count > 0) std::memcpy(words, source.values + row * source.value_stride + first, count * 4);
     }
     run.store(kRunWords, out + first * 128);
@@ -160,11 +167,58 @@ void pack_halves(const PanelSource& source, const float* values, const GroupRun&
   }
 }
 
+// How the codes of one row become words.
+template <WeightLayout kLayout>
+struct CodeRun {
+  static constexpr int64_t kColumns = kLayout == WeightLayout::kW4 || kLayout == WeightLayout::kW5 ? 32 : 16;
+  // Of that many columns; groups of 16 end a run of kW4 early.
+  static constexpr int words_of(int64_t columns) {
+    return static_cast<int>(columns) * code_bits(kLayout) / 32;
+  }
+
+  static __m128i load(const uint8_t* at) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at)); }
+  static void store(uint32_t* to, __m128i words) { _mm_store_si128(reinterpret_cast<__m128i*>(to), words); }
+
+  // Every second four codes are the low nibbles of a word, the others its high ones.
+  static __m128i nibbles(__m128i first, __m128i second) {
+    const __m128i mask = _mm_set1_epi8(15);
+    const __m128 a = _mm_castsi128_ps(_mm_and_si128(first, mask));
+    const __m128 b = _mm_castsi128_ps(_mm_and_si128(second, mask));
+    const __m128i low = _mm_castps_si128(_mm_shuffle_ps(a, b, _MM_SHUFFLE(2, 0, 2, 0)));
+    const __m128i high = _mm_castps_si128(_mm_shuffle_ps(a, b, _MM_SHUFFLE(3, 1, 3, 1)));
+    return _mm_or_si128(low, _mm_slli_epi32(high, 4));
+  }
+
+  // The bits above the fourth of kColumns codes.
+  static uint32_t high_bits(const uint8_t* codes) {
+    constexpr int kBits = code_bits(kLayout) - 4;
+    constexpr uint32_t kMask = kBits == 1 ? 0x01010101 : 0x03030303;
+    uint32_t word = 0;
+    for (int i = 0; i < kColumns / 4; ++i) {
+      uint32_t four;
+      std::memcpy(&four, codes + i * 4, 4);
+      word |= (four >> 4 & kMask) << (i * kBits);
+    }
+    return word;
+  }
+
+  static void make(const uint8_t* codes, uint32_t* words) {
+    if constexpr (kLayout == WeightLayout::kW8) return store(words, load(codes));
+    if constexpr (kLayout == WeightLayout::kW6) {
+      store(words, nibbles(load(codes), _mm_setzero_si128()));
+      words[2] = high_bits(codes);
+    } else {
+      store(words, nibbles(load(codes), load(codes + 16)));
+      if (kLayout == WeightLayout::kW5) words[4] = high_bits(codes);
+    }
+  }
+};
+
 // The codes of one group, which begins at column `first`.
 template <WeightLayout kLayout>
 void pack_group_codes(const PackedWeightSpec& spec, const PanelSource& source, int64_t first, uint8_t* out) {
-  constexpr int kCodesPerWord = kLayout == WeightLayout::kW4 ? 8 : 4;
-  constexpr int64_t kColumns = kRunWords * kCodesPerWord;
+  using Codes = CodeRun<kLayout>;
+  constexpr int64_t kColumns = Codes::kColumns;
   // Padding must be zero weights: with a zero point that is the code zero_point under any scale.
   uint8_t padded[kColumns];
   Run run;
@@ -178,18 +232,9 @@ void pack_group_codes(const PackedWeightSpec& spec, const PanelSource& source, i
         if (row < source.num_rows && real > 0) std::memcpy(padded, codes, static_cast<size_t>(real));
         codes = padded;
       }
-      const auto load = [&](int at) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes + at)); };
-      __m128i words = load(0);
-      if constexpr (kLayout == WeightLayout::kW4) {
-        // Every second four codes are the low nibbles of a word, the others its high ones.
-        const __m128 a = _mm_castsi128_ps(words), b = _mm_castsi128_ps(load(16));
-        const __m128i low = _mm_castps_si128(_mm_shuffle_ps(a, b, _MM_SHUFFLE(2, 0, 2, 0)));
-        const __m128i high = _mm_castps_si128(_mm_shuffle_ps(a, b, _MM_SHUFFLE(3, 1, 3, 1)));
-        words = _mm_or_si128(low, _mm_slli_epi32(high, 4));
-      }
-      _mm_store_si128(reinterpret_cast<__m128i*>(run.words[row]), words);
+      Codes::make(codes, run.words[row]);
     }
-    run.store(static_cast<int>(wanted / kCodesPerWord), out + begin / kCodesPerWord * 128);
+    run.store(Codes::words_of(wanted), out + Codes::words_of(begin) * 128);
   }
 }
 
@@ -221,6 +266,10 @@ std::string_view weight_layout_name(WeightLayout layout) {
       return "bf16";
     case WeightLayout::kW8:
       return "w8";
+    case WeightLayout::kW6:
+      return "w6";
+    case WeightLayout::kW5:
+      return "w5";
     case WeightLayout::kW4:
       return "w4";
   }
@@ -250,6 +299,10 @@ void PackedWeight::pack_panel(int64_t index, const PanelSource& source) noexcept
       return pack_bf16(source, spec_.depth, out);
     case WeightLayout::kW8:
       return pack_codes<WeightLayout::kW8>(spec_, source, out);
+    case WeightLayout::kW6:
+      return pack_codes<WeightLayout::kW6>(spec_, source, out);
+    case WeightLayout::kW5:
+      return pack_codes<WeightLayout::kW5>(spec_, source, out);
     case WeightLayout::kW4:
       return pack_codes<WeightLayout::kW4>(spec_, source, out);
   }
@@ -271,8 +324,7 @@ void PackedWeight::unpack_row(int64_t row, std::span<float> out) const noexcept 
     } else {
       const uint8_t* const scales = base + kk / static_cast<size_t>(spec_.group_size) * group_bytes(spec_);
       const uint8_t* const codes = scales + kHalfRow * (spec_.has_offsets ? 2 : 1);
-      const CodePlace place = code_place(spec_.layout, r, k % spec_.group_size);
-      const int code = codes[place.byte] >> place.shift & (spec_.layout == WeightLayout::kW4 ? 15 : 255);
+      const int code = code_at(spec_.layout, codes, r, k % spec_.group_size);
       w = load_half(scales, r) * spec_.scale_multiplier * static_cast<float>(code - spec_.zero_point);
       if (spec_.has_offsets) w += load_half(scales + kHalfRow, r) * spec_.offset_multiplier;
     }

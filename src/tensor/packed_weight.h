@@ -1,5 +1,6 @@
-// The four layouts that the matmul kernels know. Every file format becomes one of them at load (DESIGN.md
-// principle 3).
+// The layouts that the matmul kernels know. Every file format becomes one of them at load (DESIGN.md
+// principle 3): floats, or codes of 4 to 8 bits. Decoding is as fast as the weights are read, so codes of 5
+// and 6 bits (Q5_0, Q5_K, Q6_K) don't take a byte each.
 //
 // A weight matrix W has N rows (outputs) and K columns (inputs, the depth). It is stored in panels of 32
 // rows; N is padded to a multiple of 32 with zero rows, K to a multiple of 32 with zero columns, so kernels
@@ -12,8 +13,12 @@
 //   j = 0..3,
 //                                     holds code(n, k + j) in the low nibble and code(n, k + 4 + j) in the
 //                                     high one
+//   kW6    as kW4, and after the low four bits of 16 k: 128 bytes; byte [n][j] holds the high two bits of
+//                                     code(n, k + 4 i + j) from bit 2 i on, i = 0..3
+//   kW5    as kW4, and after the low four bits of 32 k: 128 bytes; byte [n][j] holds the fifth bit of
+//                                     code(n, k + 4 i + j) as bit i, i = 0..7
 //
-// In kW8 and kW4:  w = scale_multiplier * scale * (code - zero_point) + offset_multiplier * offset.
+// In all four:  w = scale_multiplier * scale * (code - zero_point) + offset_multiplier * offset.
 // The multipliers are powers of two, one per matrix, that keep the f16 scales in their normal range. Offsets
 // are stored only when has_offsets (Q4_1, Q4_K, ...); otherwise the zero point is one integer for the whole
 // matrix (Q4_0: 8). One 64-byte load is two ready operands of vpdpbusd. Source of the layout: KERNELS.md
@@ -30,11 +35,29 @@
 
 namespace pagoda {
 
-enum class WeightLayout : uint8_t { kF32, kBF16, kW8, kW4 };
+enum class WeightLayout : uint8_t { kF32, kBF16, kW8, kW6, kW5, kW4 };
 // Counts every change of what a panel's bytes mean or of how files become codes and scales: panels kept on
 // disk by another count are packed again.
-inline constexpr int kPackedLayoutVersion = 1;
-std::string_view weight_layout_name(WeightLayout layout);  // "f32", "bf16", "w8", "w4"
+inline constexpr int kPackedLayoutVersion = 2;
+std::string_view weight_layout_name(WeightLayout layout);  // "f32", "bf16", "w8", "w6", "w5", "w4"
+
+// Bits of one code; 0 for floats.
+constexpr int code_bits(WeightLayout layout) {
+  switch (layout) {
+    case WeightLayout::kW8:
+      return 8;
+    case WeightLayout::kW6:
+      return 6;
+    case WeightLayout::kW5:
+      return 5;
+    case WeightLayout::kW4:
+      return 4;
+    case WeightLayout::kF32:
+    case WeightLayout::kBF16:
+      break;
+  }
+  return 0;
+}
 
 inline constexpr int kPanelRows = 32;      // two zmm of 32-bit lanes
 inline constexpr int kDepthMultiple = 32;  // K is padded to this
@@ -47,9 +70,9 @@ struct PackedWeightSpec {
   WeightLayout layout = WeightLayout::kF32;
   int64_t rows = 0;          // N
   int64_t depth = 0;         // K
-  int group_size = 32;       // kW8, kW4: 16, 32, 64 or 128; divides the padded depth
-  bool has_offsets = false;  // kW8, kW4
-  int zero_point = 0;        // kW8, kW4 without offsets: 0..255 or 0..15
+  int group_size = 32;       // of codes: 16 (not kW5), 32, 64 or 128; divides the padded depth
+  bool has_offsets = false;  // of codes
+  int zero_point = 0;        // of codes without offsets: one of the codes
   float scale_multiplier = 1.0f;
   float offset_multiplier = 1.0f;
 
@@ -57,8 +80,8 @@ struct PackedWeightSpec {
   int64_t padded_depth() const noexcept { return round_up(depth, kDepthMultiple); }
 };
 
-// Rows of one panel before packing. Codes: row r at codes + r * code_stride (one byte per code, also for
-// kW4); scales and offsets: row r at + r * (padded depth / group_size), already divided by the multipliers.
+// Rows of one panel before packing. Codes: row r at codes + r * code_stride (one byte per code, whatever its
+// bits); scales and offsets: row r at + r * (padded depth / group_size), already divided by the multipliers.
 // Float rows for kF32 and kBF16 at values + r * value_stride. Rows from num_rows to 31, and columns from
 // depth on, are filled with zero weights.
 struct PanelSource {

@@ -56,7 +56,7 @@ struct Form {
   static constexpr int kTileRows = kSpread && kBits == 4 && kGroup <= 32 ? 6 : 4;
   static constexpr int kStep = kGroup < 32 ? kGroup : 32;             // columns of one integer sum
   static constexpr int kChunk = kSpread ? 256 : 512;                  // columns; a multiple of 128
-  static constexpr int kCodeBytes = kSpread ? (kBits == 4 ? 32 : 64)  // of one column
+  static constexpr int kCodeBytes = kSpread ? (kBits == 8 ? 64 : 32)  // of one column
                                             : kBits * 4;
   static constexpr int kScaleBytes = kSpread ? 4 : 2;
   static constexpr int kHeaderBytes = (kOffsets ? 64 : 32) * kScaleBytes;
@@ -159,6 +159,47 @@ PAGODA_INLINE __m256i pinned(__m256i sum) {
   return sum;
 }
 
+// Word `word` of a unit of codes of 5 or 6 bits: the codes of columns 4 * word .. 4 * word + 3 of 8 rows. The
+// unit's low four bits lie before its high ones.
+template <int kBits>
+PAGODA_INLINE __m256i split_codes(const uint8_t* unit, int word) {
+  constexpr int kColumns = kBits == 5 ? 32 : 16;
+  const __m256i low_mask = _mm256_set1_epi8(15), high_mask = _mm256_set1_epi8(kBits == 5 ? 0x10 : 0x30);
+  const __m256i both = load(unit + word / 2 * 128), bits = load(unit + kColumns * 16);
+  const __m256i low = _mm256_and_si256(word % 2 != 0 ? _mm256_srli_epi16(both, 4) : both, low_mask);
+  const int left = 4 - word * (kBits - 4);
+  const __m256i high = left >= 0 ? _mm256_slli_epi16(bits, left) : _mm256_srli_epi16(bits, -left);
+  return _mm256_or_si256(low, _mm256_and_si256(high, high_mask));
+}
+
+// c[m][z] += 5- or 6-bit codes . x * factor over F::kStep columns. Sums of 2 products of pairs stay below 2 x
+// 2 x 63 x 127 = 32004, so they are added in 16 bits.
+template <class F, int M, int Z>
+PAGODA_INLINE void dot6(const uint8_t* w, const int8_t* const (&x)[M], __m256i factor, __m256i (&c)[M][Z]) {
+  constexpr int kUnit = F::kBits == 5 ? 32 : 16;
+#pragma GCC unroll 4
+  for (int k = 0; k < F::kStep; k += 8) {
+    __m256i code[2][Z];
+    const uint8_t* const unit = w + k / kUnit * kUnit * F::kCodeBytes;
+    for (int i = 0; i < 2; ++i) {
+      for (int z = 0; z < Z; ++z) {
+        code[i][z] = F::kSpread ? load(w + (k + 4 * i) * 32 + z * 32)
+                                : split_codes<F::kBits>(unit + z * 32, k % kUnit / 4 + i);
+        if (!F::kSpread && i == 0 && z % 2 == 0) prefetch(unit + k % kUnit * 16 + z * 32);
+        if (!F::kSpread && i == 0 && z % 2 == 0 && k % kUnit == 0) prefetch(unit + kUnit * 16 + z * 32);
+      }
+    }
+    for (int m = 0; m < M; ++m) {
+      const __m256i first = broadcast32(x[m] + k), second = broadcast32(x[m] + k + 4);
+      for (int z = 0; z < Z; ++z) {
+        const __m256i pairs = _mm256_add_epi16(_mm256_maddubs_epi16(code[0][z], first),
+                                               _mm256_maddubs_epi16(code[1][z], second));
+        c[m][z] = pinned(_mm256_add_epi32(c[m][z], _mm256_madd_epi16(pairs, factor)));
+      }
+    }
+  }
+}
+
 // 4-bit codes of F::kStep columns times V rows of bytes. Sums of 8 products of pairs stay below 8 x 2 x 15 x
 // 127 = 30480, so they are added in 16 bits.
 template <class F, int V, int Z>
@@ -255,6 +296,16 @@ PAGODA_INLINE void coded_sums(const ChunkRows<F, M>& rows, const Place& place, b
       for (int z = 0; z < Z; ++z) c[m][z] = term_of(rows, m, place.at);
     }
     dot8<F>(place.codes, x, c);
+  } else if constexpr (F::kBits > 4) {
+    const int8_t* x[M];
+    for (int m = 0; m < M; ++m) {
+      x[m] = rows.codes[m] + place.at;
+      for (int z = 0; z < Z; ++z) c[m][z] = term_of(rows, m, place.at);
+    }
+    dot6<F>(place.codes, x, _mm256_set1_epi16(wide ? 256 : 1), c);
+    if (!wide) return;
+    for (int m = 0; m < M; ++m) x[m] = rows.low_codes[m] + place.low_at;
+    dot6<F>(place.codes, x, _mm256_set1_epi16(1), c);
   } else if (wide) {
     constexpr int kFirst = M <= 2 || (M == 3 && F::kGroup <= 32) ? M : 2;
     wide_sums4<0, kFirst>(rows, place, c);
@@ -376,23 +427,47 @@ struct Spread {
 
   void fill(const uint8_t* w, const Chunk<F>& chunk) {
     const __m256 ratio = _mm256_set1_ps(chunk.offset_ratio);
-    const __m256i low = F::kBits == 4 ? _mm256_set1_epi8(15) : _mm256_set1_epi16(255);
     uint8_t* to = bytes;
     for (int at = 0; at < chunk.columns; at += chunk.group) {
       for (int z = 0; z < (F::kOffsets ? 2 : 1) * kVectors; ++z, w += 16, to += 32) {
         const __m256 value = load_half(w);
         _mm256_store_ps(reinterpret_cast<float*>(to), z < kVectors ? value : _mm256_mul_ps(value, ratio));
       }
-      for (const uint8_t* const end = w + chunk.group * F::kBits * 4; w < end; w += 128, to += 256) {
-        for (int z = 0; z < kVectors; ++z) {
-          const __m256i both = load(w + z * 32);
-          _mm256_store_si256(reinterpret_cast<__m256i*>(to + z * 32), _mm256_and_si256(both, low));
-          _mm256_store_si256(reinterpret_cast<__m256i*>(to + 128 + z * 32),
-                             _mm256_and_si256(_mm256_srli_epi16(both, F::kBits), low));
-        }
-        prefetch(w);
-        prefetch(w + 64);
+      const uint8_t* const end = w + chunk.group * F::kBits * 4;
+      F::kBits == 5 || F::kBits == 6 ? spread_units(w, end, to) : spread_lines(w, end, to);
+    }
+  }
+
+ private:
+  // Lines of 128 bytes, each the codes of two lines in its low and high parts.
+  static void spread_lines(const uint8_t*& w, const uint8_t* end, uint8_t*& to) {
+    const __m256i low = F::kBits == 4 ? _mm256_set1_epi8(15) : _mm256_set1_epi16(255);
+    constexpr int kShift = F::kBits == 4 ? 4 : 8;
+    for (; w < end; w += 128, to += 256) {
+      for (int z = 0; z < kVectors; ++z) {
+        const __m256i both = load(w + z * 32);
+        _mm256_store_si256(reinterpret_cast<__m256i*>(to + z * 32), _mm256_and_si256(both, low));
+        _mm256_store_si256(reinterpret_cast<__m256i*>(to + 128 + z * 32),
+                           _mm256_and_si256(_mm256_srli_epi16(both, kShift), low));
       }
+      prefetch(w);
+      prefetch(w + 64);
+    }
+  }
+
+  static void spread_units(const uint8_t*& w, const uint8_t* end, uint8_t*& to) {
+    constexpr int kUnitBits = F::kBits == 5 ? 5 : 6, kWords = kUnitBits == 5 ? 8 : 4;
+    for (; w < end; w += kWords * 64 + 128) {
+#pragma GCC unroll 8
+      for (int word = 0; word < kWords; ++word, to += 128) {
+        for (int z = 0; z < kVectors; ++z) {
+          _mm256_store_si256(reinterpret_cast<__m256i*>(to + z * 32),
+                             split_codes<kUnitBits>(w + z * 32, word));
+        }
+        prefetch(w + word * 64);
+      }
+      prefetch(w + kWords * 64);
+      prefetch(w + kWords * 64 + 64);
     }
   }
 };
@@ -446,7 +521,9 @@ void coded_rows(const MatmulPanel& p) {
 
 template <int kBits, bool kOffsets>
 void coded_groups(const MatmulPanel& p) {
-  if (p.group_size == 16) return coded_rows<kBits, 16, kOffsets>(p);
+  if constexpr (kBits != 5) {
+    if (p.group_size == 16) return coded_rows<kBits, 16, kOffsets>(p);
+  }
   if (p.group_size == 32) return coded_rows<kBits, 32, kOffsets>(p);
   coded_rows<kBits, 64, kOffsets>(p);
 }
@@ -523,6 +600,6 @@ void float_rows(const MatmulPanel& p) {
 
 }  // namespace
 
-const MatmulBody matmul_body = {float_rows<false>, float_rows<true>, coded<8>, coded<4>};
+const MatmulBody matmul_body = {float_rows<false>, float_rows<true>, coded<8>, coded<6>, coded<5>, coded<4>};
 
 }  // namespace pagoda::kernels::avx2

@@ -45,13 +45,44 @@ PAGODA_INLINE void finish(const MatmulPanel& p, int64_t row, const __m512 (&acc)
   }
 }
 
-// c[m][z] += codes . x over kDepth columns; returns where the codes end. One row alone has too few chains to
-// hide the latency of vpdpbusd, so it sums into a second pair: integer sums don't depend on the order.
+// Bits from `from` on moved to bit 4 of each byte, below and above them what is masked away.
+PAGODA_INLINE __m512i to_bit_4(__m512i bytes, int from) {
+  switch (from) {  // a constant where this is inlined
+    case 0:
+      return _mm512_slli_epi16(bytes, 4);
+    case 1:
+      return _mm512_slli_epi16(bytes, 3);
+    case 2:
+      return _mm512_slli_epi16(bytes, 2);
+    case 3:
+      return _mm512_slli_epi16(bytes, 1);
+    case 4:
+      return bytes;
+    case 5:
+      return _mm512_srli_epi16(bytes, 1);
+    case 6:
+      return _mm512_srli_epi16(bytes, 2);
+    default:
+      return _mm512_srli_epi16(bytes, 3);
+  }
+}
+
+// Puts the bits above the fourth into the codes of columns 4 * word .. 4 * word + 3 of a unit.
+template <int kBits>
+PAGODA_INLINE __m512i add_high_bits(__m512i codes, __m512i high, int word) {
+  const __m512i mask = _mm512_set1_epi8(kBits == 5 ? 0x10 : 0x30);
+  constexpr int kCodesOrHighAndMask = 0xf8;
+  return _mm512_ternarylogic_epi32(codes, to_bit_4(high, word * (kBits - 4)), mask, kCodesOrHighAndMask);
+}
+
+// c[m][z] += codes . x[m] over kDepth columns; returns where the codes end. One row alone has too few chains
+// to hide the latency of vpdpbusd, so it sums into a second pair: integer sums don't depend on the order.
 template <int kBits, int kDepth, bool kPrefetch, int M>
-PAGODA_INLINE const uint8_t* dot(const uint8_t* w, const int8_t* const (&x)[M], int64_t at,
-                                 __m512i (&c)[M][2]) {
+PAGODA_INLINE const uint8_t* dot(const uint8_t* w, const int8_t* const (&x)[M], __m512i (&c)[M][2]) {
   const __m512i low = _mm512_set1_epi8(15);
+  constexpr int kUnit = kBits == 5 ? 32 : 16;  // columns before their high bits
   __m512i d[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+  __m512i high[2];
 #pragma GCC unroll 4
   for (int k = 0; k < kDepth; k += 8) {
     // Words 0, 1: the 32 rows at columns k .. k + 3; words 2, 3: at k + 4 .. k + 7.
@@ -59,12 +90,21 @@ PAGODA_INLINE const uint8_t* dot(const uint8_t* w, const int8_t* const (&x)[M], 
     word[0] = _mm512_loadu_si512(w);
     word[1] = _mm512_loadu_si512(w + 64);
     if (kPrefetch) prefetch_step(w);
-    if (kBits == 4) {
+    if ((kBits == 5 || kBits == 6) && k % kUnit == 0) {
+      high[0] = _mm512_loadu_si512(w + kUnit * 16);
+      high[1] = _mm512_loadu_si512(w + kUnit * 16 + 64);
+      if (kPrefetch) prefetch_step(w + kUnit * 16);
+    }
+    if (kBits < 8) {
       word[2] = _mm512_and_si512(_mm512_srli_epi16(word[0], 4), low);
       word[3] = _mm512_and_si512(_mm512_srli_epi16(word[1], 4), low);
       word[0] = _mm512_and_si512(word[0], low);
       word[1] = _mm512_and_si512(word[1], low);
-      w += 128;
+      if (kBits > 4) {
+        const int at_word = k % kUnit / 4;
+        for (int i = 0; i < 4; ++i) word[i] = add_high_bits<kBits>(word[i], high[i % 2], at_word + i / 2);
+      }
+      w += kBits > 4 && (k + 8) % kUnit == 0 ? 256 : 128;
     } else {
       word[2] = _mm512_loadu_si512(w + 128);
       word[3] = _mm512_loadu_si512(w + 192);
@@ -72,7 +112,7 @@ PAGODA_INLINE const uint8_t* dot(const uint8_t* w, const int8_t* const (&x)[M], 
       w += 256;
     }
     for (int m = 0; m < M; ++m) {
-      const __m512i first = broadcast32(x[m] + at + k), second = broadcast32(x[m] + at + k + 4);
+      const __m512i first = broadcast32(x[m] + k), second = broadcast32(x[m] + k + 4);
       c[m][0] = _mm512_dpbusd_epi32(c[m][0], word[0], first);
       c[m][1] = _mm512_dpbusd_epi32(c[m][1], word[1], first);
       __m512i(&chain)[2] = M == 1 ? d : c[m];
@@ -105,34 +145,64 @@ struct CodedRows {
   int64_t low_at = 0;
 };
 
-// The integer sums c of kStep columns from `at` on: (code - zero_point) . x. Wide groups pass over the codes
-// once for the high bytes and once for the low ones. Returns where the codes end.
+// -zero_point * sum of x over kStep columns from `at` on.
+template <int kStep, bool kOffsets, int M>
+PAGODA_INLINE __m512i zero_term(const MatmulPanel& p, const CodedRows<M>& rows, int m, int64_t at) {
+  if (kOffsets) return _mm512_setzero_si512();
+  const int32_t* const sums = rows.sums[m] + at / 16;
+  return _mm512_set1_epi32(-p.zero_point * (kStep == 16 ? sums[0] : sums[0] + sums[1]));
+}
+
+// The integer sums c of a wide group: 256 times that of the high bytes plus that of the low ones. Few rows
+// meet the codes once with both, more would not fit the registers. Returns where the codes end.
+template <int kBits, int kStep, int M>
+PAGODA_INLINE const uint8_t* wide_sums(const uint8_t* w, const int8_t* const (&high)[M],
+                                       const int8_t* const (&low)[M], __m512i (&c)[M][2]) {
+  constexpr int kTogether = M <= 2 ? M : 1;  // one even when unused, as arrays can't be empty
+  if (M <= 2) {
+    const int8_t* x[2 * kTogether];
+    __m512i sums[2 * kTogether][2];
+    for (int i = 0; i < 2 * kTogether; ++i) {
+      x[i] = i < kTogether ? high[i] : low[i - kTogether];
+      sums[i][0] = sums[i][1] = _mm512_setzero_si512();
+    }
+    const uint8_t* const end = dot<kBits, kStep, true>(w, x, sums);
+    for (int m = 0; m < kTogether; ++m) {
+      for (int z = 0; z < 2; ++z) {
+        c[m][z] = _mm512_add_epi32(_mm512_slli_epi32(sums[m][z], 8), sums[kTogether + m][z]);
+      }
+    }
+    return end;
+  }
+  for (int m = 0; m < M; ++m) c[m][0] = c[m][1] = _mm512_setzero_si512();
+  const uint8_t* const end = dot<kBits, kStep, true>(w, high, c);
+  for (int m = 0; m < M; ++m) {
+    for (int z = 0; z < 2; ++z) c[m][z] = _mm512_slli_epi32(c[m][z], 8);
+  }
+  dot<kBits, kStep, false>(w, low, c);
+  return end;
+}
+
+// The integer sums c of kStep columns from `at` on: (code - zero_point) . x. Returns where the codes end.
 template <int kBits, int kStep, bool kOffsets, int M>
 PAGODA_INLINE const uint8_t* coded_sums(const MatmulPanel& p, const uint8_t* w, int64_t at,
                                         CodedRows<M>& rows, __m512i (&c)[M][2]) {
-  const bool wide = p.wide[at / 32] != 0;
-  __m512i zero_term[M];  // -zero_point * sum of x
+  const int8_t *x[M], *low[M];
   for (int m = 0; m < M; ++m) {
-    if (kOffsets) {
-      zero_term[m] = _mm512_setzero_si512();
-    } else {
-      const int32_t* const sums = rows.sums[m] + at / 16;
-      zero_term[m] = _mm512_set1_epi32(-p.zero_point * (kStep == 16 ? sums[0] : sums[0] + sums[1]));
-    }
-    c[m][0] = c[m][1] = wide ? _mm512_setzero_si512() : zero_term[m];
+    x[m] = rows.codes[m] + at;
+    low[m] = rows.low_codes[m] + rows.low_at;
   }
-  const uint8_t* const end = dot<kBits, kStep, true>(w, rows.codes, at, c);
-  if (wide) {
-    for (int m = 0; m < M; ++m) {
-      for (int z = 0; z < 2; ++z) {
-        c[m][z] = _mm512_slli_epi32(c[m][z], 8);
-        if (!kOffsets) c[m][z] = _mm512_add_epi32(c[m][z], zero_term[m]);
-      }
-    }
-    dot<kBits, kStep, false>(w, rows.low_codes, rows.low_at, c);
+  if (p.wide[at / 32] != 0) {
+    const uint8_t* const end = wide_sums<kBits, kStep>(w, x, low, c);
     rows.low_at += kStep;
+    for (int m = 0; !kOffsets && m < M; ++m) {
+      const __m512i term = zero_term<kStep, kOffsets>(p, rows, m, at);
+      for (int z = 0; z < 2; ++z) c[m][z] = _mm512_add_epi32(c[m][z], term);
+    }
+    return end;
   }
-  return end;
+  for (int m = 0; m < M; ++m) c[m][0] = c[m][1] = zero_term<kStep, kOffsets>(p, rows, m, at);
+  return dot<kBits, kStep, true>(w, x, c);
 }
 
 // kGroup: 16, 32, or 64 for any larger multiple of 32.
@@ -208,7 +278,9 @@ void coded_rows(const MatmulPanel& p) {
 
 template <int kBits, bool kOffsets>
 void coded_groups(const MatmulPanel& p) {
-  if (p.group_size == 16) return coded_rows<kBits, 16, kOffsets>(p);
+  if constexpr (kBits != 5) {
+    if (p.group_size == 16) return coded_rows<kBits, 16, kOffsets>(p);
+  }
   if (p.group_size == 32) return coded_rows<kBits, 32, kOffsets>(p);
   coded_rows<kBits, 64, kOffsets>(p);
 }
@@ -298,6 +370,6 @@ void float_rows(const MatmulPanel& p) {
 
 }  // namespace
 
-const MatmulBody matmul_body = {float_rows<false>, float_rows<true>, coded<8>, coded<4>};
+const MatmulBody matmul_body = {float_rows<false>, float_rows<true>, coded<8>, coded<6>, coded<5>, coded<4>};
 
 }  // namespace pagoda::kernels::avx512

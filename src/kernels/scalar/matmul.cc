@@ -71,6 +71,14 @@ int w4_code(const uint8_t* codes, int n, int k) {
   return codes[k / 8 * 128 + n * 4 + k % 4] >> (k % 8 < 4 ? 0 : 4) & 15;
 }
 
+// The low four bits of kColumns columns lie before their high ones.
+template <int kBits, int kColumns>
+int split_code(const uint8_t* codes, int n, int k) {
+  const uint8_t* const unit = codes + k / kColumns * (kColumns * 16 + 128);
+  const int at = k % kColumns, shift = at / 4 * (kBits - 4), mask = (1 << (kBits - 4)) - 1;
+  return w4_code(unit, n, at) | (unit[kColumns * 16 + n * 4 + k % 4] >> shift & mask) << 4;
+}
+
 constexpr int kLargestGroup = 128;
 
 // One activation row in the columns of one weight group.
@@ -132,12 +140,18 @@ void coded(const MatmulPanel& p, int bits) {
 void w8(const MatmulPanel& p) {
   coded<w8_code>(p, 8);
 }
+void w6(const MatmulPanel& p) {
+  coded<split_code<6, 16>>(p, 6);
+}
+void w5(const MatmulPanel& p) {
+  coded<split_code<5, 32>>(p, 5);
+}
 void w4(const MatmulPanel& p) {
   coded<w4_code>(p, 4);
 }
 
 }  // namespace
 
-const MatmulBody matmul_body = {f32, bf16, w8, w4};
+const MatmulBody matmul_body = {f32, bf16, w8, w6, w5, w4};
 
 }  // namespace pagoda::kernels::scalar

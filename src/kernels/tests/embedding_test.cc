@@ -11,8 +11,8 @@ using namespace testing;
 
 TEST(Embedding, RowsOfEveryLayoutTimesTheScale) {
   ComputePool pool(2);
-  for (const WeightLayout layout :
-       {WeightLayout::kF32, WeightLayout::kBF16, WeightLayout::kW8, WeightLayout::kW4}) {
+  for (const WeightLayout layout : {WeightLayout::kF32, WeightLayout::kBF16, WeightLayout::kW8,
+                                    WeightLayout::kW6, WeightLayout::kW5, WeightLayout::kW4}) {
     PackedWeightSpec spec;
     spec.layout = layout;
     spec.rows = 70;

@@ -16,7 +16,7 @@ PackedWeightSpec spec_of(WeightLayout layout, int64_t rows) {
   spec.rows = rows;
   spec.depth = 96;
   spec.has_offsets = layout == WeightLayout::kW4;
-  spec.zero_point = layout == WeightLayout::kW8 ? 128 : 0;
+  if (code_bits(layout) > 4) spec.zero_point = 1 << (code_bits(layout) - 1);
   spec.scale_multiplier = 0.0078125f;
   spec.offset_multiplier = 0.03125f;
   return spec;
@@ -29,8 +29,8 @@ class GatedMatmulTest : public PerIsa {};
 TEST_P(GatedMatmulTest, EqualsProductAndActivationOneAfterTheOther) {
   constexpr int64_t kSize = 160, kDepth = 96, kMaxRows = 37;
   const std::vector<float> bias = random_floats(2 * kSize, -1, 1, 9);
-  for (const WeightLayout layout :
-       {WeightLayout::kF32, WeightLayout::kBF16, WeightLayout::kW8, WeightLayout::kW4}) {
+  for (const WeightLayout layout : {WeightLayout::kF32, WeightLayout::kBF16, WeightLayout::kW8,
+                                    WeightLayout::kW6, WeightLayout::kW5, WeightLayout::kW4}) {
     const PackedWeight both = random_weight(spec_of(layout, 2 * kSize), 5);
     const PackedWeight up_alone = random_weight(spec_of(layout, kSize), 6);
     for (const int64_t rows : {1, 3, 37}) {

@@ -117,7 +117,7 @@ inline PackedWeight random_weight(const PackedWeightSpec& spec, uint32_t seed) {
   PackedWeight weight(spec);
   std::mt19937 random(seed);
   const int64_t depth = spec.depth, groups = weight.padded_depth() / spec.group_size;
-  const unsigned top = spec.layout == WeightLayout::kW4 ? 15 : 255;
+  const unsigned top = (1u << code_bits(spec.layout)) - 1;
   for (int64_t panel = 0; panel < weight.num_panels(); ++panel) {
     const auto rows = static_cast<size_t>(std::min<int64_t>(kPanelRows, spec.rows - panel * kPanelRows));
     std::vector<uint8_t> codes(rows * static_cast<size_t>(depth));

@@ -18,17 +18,25 @@ PackedWeightSpec spec_of(WeightLayout layout, int64_t rows, int64_t depth, int g
   spec.depth = depth;
   spec.group_size = group;
   spec.has_offsets = offsets;
-  if (!offsets) spec.zero_point = layout == WeightLayout::kW4 ? 8 : layout == WeightLayout::kW8 ? 128 : 0;
+  if (!offsets && code_bits(layout) > 0) spec.zero_point = 1 << (code_bits(layout) - 1);
   spec.scale_multiplier = 0.0078125f;
   spec.offset_multiplier = 0.03125f;
   return spec;
 }
 
+constexpr WeightLayout kCodedLayouts[] = {WeightLayout::kW8, WeightLayout::kW6, WeightLayout::kW5,
+                                          WeightLayout::kW4};
+
+std::vector<int> groups_of(WeightLayout layout) {
+  if (layout == WeightLayout::kW5) return {32, 64, 128};
+  return {16, 32, 64, 128};
+}
+
 std::vector<PackedWeightSpec> all_specs(int64_t rows, int64_t depth) {
   std::vector<PackedWeightSpec> specs = {spec_of(WeightLayout::kF32, rows, depth),
                                          spec_of(WeightLayout::kBF16, rows, depth)};
-  for (const WeightLayout layout : {WeightLayout::kW8, WeightLayout::kW4}) {
-    for (const int group : {16, 32, 64, 128}) {
+  for (const WeightLayout layout : kCodedLayouts) {
+    for (const int group : groups_of(layout)) {
       for (const bool offsets : {false, true}) specs.push_back(spec_of(layout, rows, depth, group, offsets));
     }
   }
@@ -155,8 +163,8 @@ TEST_P(MatmulTest, MatchesADoubleReferenceOnEveryLayout) {
 }
 
 TEST_P(MatmulTest, OneGroupThreeGroupsAndManyGroups) {
-  for (const WeightLayout layout : {WeightLayout::kW8, WeightLayout::kW4}) {
-    for (const int group : {16, 32, 64, 128}) {
+  for (const WeightLayout layout : kCodedLayouts) {
+    for (const int group : groups_of(layout)) {
       for (const int64_t groups : {1, 3, 4096 / group + 1}) {
         const int64_t depth = round_up(group * groups, 32);
         if (depth % group != 0) continue;
@@ -177,20 +185,20 @@ TEST_P(MatmulTest, OddShapesOfFloatLayouts) {
 
 TEST_P(MatmulTest, DepthsThatAreNotWholeGroupsOfTheSource) {
   run_case(spec_of(WeightLayout::kW8, 40, 40), 5, true, false);
+  run_case(spec_of(WeightLayout::kW6, 40, 40, 16), 5, true, false);
+  run_case(spec_of(WeightLayout::kW5, 40, 100), 5, true, false);
   run_case(spec_of(WeightLayout::kW4, 40, 100, 16), 5, true, false);
   run_case(spec_of(WeightLayout::kW4, 40, 100, 32, true), 5, true, false);
 }
 
 TEST_P(MatmulTest, ExtremeZeroPoints) {
-  for (const int zero : {0, 1, 15}) {
-    PackedWeightSpec spec = spec_of(WeightLayout::kW4, 33, 128);
-    spec.zero_point = zero;
-    run_case(spec, 7, false, false);
-  }
-  for (const int zero : {0, 32, 127, 255}) {
-    PackedWeightSpec spec = spec_of(WeightLayout::kW8, 33, 128);
-    spec.zero_point = zero;
-    run_case(spec, 7, false, false);
+  for (const WeightLayout layout : kCodedLayouts) {
+    const int top = (1 << code_bits(layout)) - 1;
+    for (const int zero : {0, 1, top / 2, top}) {
+      PackedWeightSpec spec = spec_of(layout, 33, 128);
+      spec.zero_point = zero;
+      run_case(spec, 7, false, false);
+    }
   }
 }
 
@@ -198,15 +206,15 @@ TEST_P(MatmulTest, ExtremeZeroPoints) {
 // product. Codes at both ends against activations at both ends would overflow any saturating 16-bit sum.
 TEST_P(MatmulTest, IntegerPartIsExactAtTheEndsOfTheRange) {
   std::mt19937 random(23);
-  for (const WeightLayout layout : {WeightLayout::kW8, WeightLayout::kW4}) {
-    for (const int group : {16, 32, 64, 128}) {
-      for (const int zero : {0, layout == WeightLayout::kW4 ? 15 : 255}) {
+  for (const WeightLayout layout : kCodedLayouts) {
+    for (const int group : groups_of(layout)) {
+      for (const int zero : {0, (1 << code_bits(layout)) - 1}) {
         const int64_t depth = 128;
         PackedWeightSpec spec = spec_of(layout, 32, depth, group);
         spec.zero_point = zero;
         spec.scale_multiplier = 1;
         PackedWeight w(spec);
-        const int top = layout == WeightLayout::kW4 ? 15 : 255;
+        const int top = (1 << code_bits(layout)) - 1;
         std::vector<uint8_t> codes(32 * 128);
         for (size_t i = 0; i < codes.size(); ++i) {
           const size_t row = i / 128;
@@ -310,6 +318,8 @@ TEST_P(MatmulTest, SeveralJobsInOneCallEqualSeparateCalls) {
     list.push_back(random_weight(spec_of(WeightLayout::kW4, 96, 256), 1));
     list.push_back(random_weight(spec_of(WeightLayout::kW8, 33, 256, 64), 2));
     list.push_back(random_weight(spec_of(WeightLayout::kW4, 640, 256, 32, true), 3));
+    list.push_back(random_weight(spec_of(WeightLayout::kW6, 64, 256, 16), 4));
+    list.push_back(random_weight(spec_of(WeightLayout::kW5, 160, 256), 5));
     return list;
   }();
   const std::vector<float> x = random_rows(6, 256, 2);

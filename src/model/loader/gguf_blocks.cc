@@ -283,14 +283,14 @@ struct Blocks {
 const BlockFormat* find_block_format(uint32_t ggml_type) {
   static const BlockFormat q4_0 = Blocks<32, 18, q4_0_scales, q4_0_codes>::with_zero<4, 32>(8);
   static const BlockFormat q4_1 = Blocks<32, 20, d_m_scales, q4_1_codes>::with_offsets<4, 32>();
-  static const BlockFormat q5_0 = Blocks<32, 22, q4_0_scales, q5_0_codes>::with_zero<8, 32>(16);
-  static const BlockFormat q5_1 = Blocks<32, 24, d_m_scales, q5_1_codes>::with_offsets<8, 32>();
+  static const BlockFormat q5_0 = Blocks<32, 22, q4_0_scales, q5_0_codes>::with_zero<5, 32>(16);
+  static const BlockFormat q5_1 = Blocks<32, 24, d_m_scales, q5_1_codes>::with_offsets<5, 32>();
   static const BlockFormat q8_0 = Blocks<32, 34, q4_0_scales, q8_0_codes>::with_zero<8, 32>(128);
   static const BlockFormat q2_k = Blocks<256, 84, q2_k_scales, q2_k_codes>::with_offsets<4, 16>();
   static const BlockFormat q3_k = Blocks<256, 110, q3_k_scales, q3_k_codes>::with_zero<4, 16>(4);
   static const BlockFormat q4_k = Blocks<256, 144, six_bit_scales, q4_k_codes>::with_offsets<4, 32>();
-  static const BlockFormat q5_k = Blocks<256, 176, six_bit_scales, q5_k_codes>::with_offsets<8, 32>();
-  static const BlockFormat q6_k = Blocks<256, 210, q6_k_scales, q6_k_codes>::with_zero<8, 16>(32);
+  static const BlockFormat q5_k = Blocks<256, 176, six_bit_scales, q5_k_codes>::with_offsets<5, 32>();
+  static const BlockFormat q6_k = Blocks<256, 210, q6_k_scales, q6_k_codes>::with_zero<6, 16>(32);
   static const BlockFormat iq4_nl = Blocks<32, 18, q4_0_scales, iq4_nl_codes>::with_zero<8, 32>(128);
   static const BlockFormat iq4_xs = Blocks<256, 136, iq4_xs_scales, iq4_xs_codes>::with_zero<8, 32>(128);
   switch (ggml_type) {  // numbers of ggml.h

@@ -92,14 +92,15 @@ void expect_rows(const PackedWeight& weight, const std::vector<const MatrixReade
 TEST(PackMatrix, StacksPartsOfAllSchemesInOrder) {
   ComputePool pool(3);
   for (const CodeScheme scheme : {kFloat, kFourBit, CodeScheme{4, 16, true, 0}, CodeScheme{8, 32, true, 0},
-                                  CodeScheme{8, 16, false, 32}, CodeScheme{8, 32, false, 128}}) {
+                                  CodeScheme{8, 16, false, 32}, CodeScheme{8, 32, false, 128},
+                                  CodeScheme{6, 16, false, 32}, CodeScheme{5, 32, true, 0}}) {
     // Parts that end inside panels of 32 rows, and one smaller than a panel.
     const FakeMatrix a(40, 64, scheme, 1), b(7, 64, scheme, 2), c(70, 64, scheme, 3);
     const std::vector<const MatrixReader*> parts = {&a, &b, &c};
     ASSERT_TRUE(can_pack_together(parts, WeightPrecision::kNative));
     const auto native = pack_matrix(parts, WeightPrecision::kNative, pool);
     ASSERT_TRUE(native) << native.error().message;
-    EXPECT_EQ(native->layout(), packed_layout(scheme, WeightPrecision::kNative));
+    EXPECT_EQ(native->layout(), packed_spec(scheme, 117, 64, WeightPrecision::kNative).layout);
     EXPECT_EQ(native->rows(), 117);
     // Floats are rounded to bfloat16 (8 bits); codes with these scales are exact.
     expect_rows(*native, parts, scheme.bits == 0 ? 0x1p-8f : 0);
@@ -111,10 +112,18 @@ TEST(PackMatrix, StacksPartsOfAllSchemesInOrder) {
 }
 
 TEST(PackMatrix, LayoutFollowsTheScheme) {
-  EXPECT_EQ(packed_layout(kFloat, WeightPrecision::kNative), WeightLayout::kBF16);
-  EXPECT_EQ(packed_layout(kFourBit, WeightPrecision::kNative), WeightLayout::kW4);
-  EXPECT_EQ(packed_layout({8, 16, false, 32}, WeightPrecision::kNative), WeightLayout::kW8);
-  EXPECT_EQ(packed_layout(kFourBit, WeightPrecision::kFloat32), WeightLayout::kF32);
+  const auto native = [](const CodeScheme& scheme) {
+    return packed_spec(scheme, 8, 64, WeightPrecision::kNative).layout;
+  };
+  EXPECT_EQ(native(kFloat), WeightLayout::kBF16);
+  EXPECT_EQ(native({3, 16, true, 0}), WeightLayout::kW4);
+  EXPECT_EQ(native(kFourBit), WeightLayout::kW4);
+  EXPECT_EQ(native({5, 32, false, 16}), WeightLayout::kW5);
+  EXPECT_EQ(native({5, 16, false, 16}), WeightLayout::kW6);  // kW5 has no groups of 16
+  EXPECT_EQ(native({6, 16, false, 32}), WeightLayout::kW6);
+  EXPECT_EQ(native({7, 16, false, 64}), WeightLayout::kW8);
+  EXPECT_EQ(native({8, 16, false, 32}), WeightLayout::kW8);
+  EXPECT_EQ(packed_spec(kFourBit, 8, 64, WeightPrecision::kFloat32).layout, WeightLayout::kF32);
 }
 
 TEST(PackMatrix, OnlyEqualSchemesAndDepthsGoTogether) {

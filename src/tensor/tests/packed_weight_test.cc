@@ -29,7 +29,8 @@ struct Matrix {
     values.resize(rows * depth);
     scales.resize(rows * groups);
     offsets.resize(rows * groups);
-    for (auto& c : codes) c = static_cast<uint8_t>(random() & (s.layout == WeightLayout::kW4 ? 15 : 255));
+    const unsigned top = code_bits(s.layout) > 0 ? (1u << code_bits(s.layout)) - 1 : 0;
+    for (auto& c : codes) c = static_cast<uint8_t>(random() & top);
     for (auto* list : {&values, &scales, &offsets}) {
       for (auto& v : *list)
         v = static_cast<float>(static_cast<int>(random() % 2001) - 1000) / 64.0f;  // exact in f16
@@ -63,10 +64,12 @@ PackedWeightSpec coded(WeightLayout layout, int64_t rows, int64_t depth, int gro
 }
 
 TEST(PackedWeight, UnpackRowGivesTheFormulaForCodedLayouts) {
-  for (const WeightLayout layout : {WeightLayout::kW8, WeightLayout::kW4}) {
+  for (const WeightLayout layout :
+       {WeightLayout::kW8, WeightLayout::kW6, WeightLayout::kW5, WeightLayout::kW4}) {
     for (const int group : {16, 32, 64, 128}) {
+      if (layout == WeightLayout::kW5 && group == 16) continue;
       for (const bool offsets : {false, true}) {
-        const int zero = offsets ? 0 : (layout == WeightLayout::kW4 ? 8 : 131);
+        const int zero = offsets ? 0 : (1 << (code_bits(layout) - 1)) + 3;
         const Matrix m(coded(layout, 37, 256, group, offsets, zero));
         std::vector<float> row(256);
         for (int64_t n = 0; n < 37; ++n) {
@@ -141,6 +144,34 @@ TEST(PackedWeight, BytesLieWhereTheLayoutSays) {
   }
 }
 
+TEST(PackedWeight, HighBitsLieBehindTheLowFour) {
+  const Matrix w6(coded(WeightLayout::kW6, 32, 32, 16, false, 32)),
+      w5(coded(WeightLayout::kW5, 32, 64, 64, false, 16));
+  EXPECT_EQ(w6.packed.panel_bytes(), 2 * (64u + 16 * 24));
+  EXPECT_EQ(w5.packed.panel_bytes(), 64u + 64 * 20);
+  const auto expect_byte = [](const uint8_t* p, size_t line, size_t lane, unsigned expected) {
+    EXPECT_EQ(p[line * 128 + lane], expected) << "line " << line << " lane " << lane;
+  };
+  for (size_t n = 0; n < 32; ++n) {
+    for (size_t j = 0; j < 4; ++j) {
+      const auto code = [&](const Matrix& m, size_t k) {
+        return unsigned{m.codes[n * static_cast<size_t>(m.spec.depth) + k + j]};
+      };
+      const uint8_t* const second = w6.packed.panel(0) + 64 + 16 * 24 + 64;  // columns 16 to 31
+      expect_byte(second, 0, n * 4 + j, (code(w6, 16) & 15) | (code(w6, 20) & 15) << 4);
+      expect_byte(second, 1, n * 4 + j, (code(w6, 24) & 15) | (code(w6, 28) & 15) << 4);
+      expect_byte(
+          second, 2, n * 4 + j,
+          code(w6, 16) >> 4 | code(w6, 20) >> 4 << 2 | code(w6, 24) >> 4 << 4 | code(w6, 28) >> 4 << 6);
+      const uint8_t* const half = w5.packed.panel(0) + 64 + 32 * 20;  // columns 32 to 63
+      expect_byte(half, 3, n * 4 + j, (code(w5, 56) & 15) | (code(w5, 60) & 15) << 4);
+      unsigned fifth = 0;
+      for (size_t i = 0; i < 8; ++i) fifth |= code(w5, 32 + 4 * i) >> 4 << i;
+      expect_byte(half, 4, n * 4 + j, fifth);
+    }
+  }
+}
+
 TEST(PackedWeight, PaddingOfCodedLayoutsIsZeroWeight) {
   const Matrix m(coded(WeightLayout::kW4, 3, 40, 32, false, 8));
   EXPECT_EQ(m.packed.padded_depth(), 64);
@@ -168,6 +199,8 @@ TEST(PackedWeightDeathTest, ChecksTheSpec) {
   EXPECT_DEATH(PackedWeight(coded(WeightLayout::kW4, 32, 64, 24, false, 8)), "group size 24");
   EXPECT_DEATH(PackedWeight(coded(WeightLayout::kW4, 32, 96, 64, false, 8)), "depth 96");
   EXPECT_DEATH(PackedWeight(coded(WeightLayout::kW4, 32, 64, 32, false, 16)), "zero_point");
+  EXPECT_DEATH(PackedWeight(coded(WeightLayout::kW6, 32, 64, 32, false, 64)), "zero_point");
+  EXPECT_DEATH(PackedWeight(coded(WeightLayout::kW5, 32, 64, 16, false, 16)), "5 bits in groups of 16");
   EXPECT_DEATH(PackedWeight(coded(WeightLayout::kW8, 32, 64, 32, true, 1)), "exclude");
   EXPECT_DEATH(PackedWeight(coded(WeightLayout::kW8, 0, 64, 32, false, 1)), "shape 0 x 64");
 }
@@ -176,6 +209,8 @@ TEST(PackedWeight, LayoutNames) {
   EXPECT_EQ(weight_layout_name(WeightLayout::kF32), "f32");
   EXPECT_EQ(weight_layout_name(WeightLayout::kBF16), "bf16");
   EXPECT_EQ(weight_layout_name(WeightLayout::kW8), "w8");
+  EXPECT_EQ(weight_layout_name(WeightLayout::kW6), "w6");
+  EXPECT_EQ(weight_layout_name(WeightLayout::kW5), "w5");
   EXPECT_EQ(weight_layout_name(WeightLayout::kW4), "w4");
 }
 
