@@ -4,12 +4,22 @@
 
 #include "base/check.h"
 #include "net/ascii.h"
+#include "net/task_queue.h"
 
 namespace pagoda::net {
+namespace {
+
+// An event of a stream has some hundred bytes; what a large answer took is given back.
+constexpr size_t kMaxRecycledBytes = size_t{64} << 10;
+
+}  // namespace
 
 Exchange::Exchange(ExchangeInfo info, std::shared_ptr<ServerContext> context,
-                   std::shared_ptr<OutputSignal> signal)
-    : info_(std::move(info)), context_(std::move(context)), signal_(std::move(signal)) {
+                   std::shared_ptr<OutputSignal> signal, std::shared_ptr<TaskQueue> tasks)
+    : info_(std::move(info)),
+      tasks_(std::move(tasks)),
+      context_(std::move(context)),
+      signal_(std::move(signal)) {
   context_->active_requests.fetch_add(1);
 }
 
@@ -134,6 +144,33 @@ void Exchange::on_close(std::function<void()> callback) {
   callback();
 }
 
+bool Exchange::post(std::shared_ptr<Task> task) {
+  return tasks_ != nullptr && !closed() && tasks_->post(shared_from_this(), std::move(task));
+}
+
+void Exchange::run(Task& task) {
+  {
+    // Writes find a signal under way: the one below.
+    const std::lock_guard lock(mutex_);
+    signalled_ = true;
+  }
+  const auto take_now = [this] {
+    std::shared_ptr<OutputSignal> signal;
+    {
+      const std::lock_guard lock(mutex_);
+      signal = signal_;
+    }
+    if (signal != nullptr) signal->take_now();
+  };
+  try {
+    task.run();
+  } catch (...) {
+    take_now();
+    throw;
+  }
+  take_now();
+}
+
 void Exchange::abandon() {
   std::function<void()> dropped;
   const std::lock_guard lock(mutex_);
@@ -147,13 +184,16 @@ void Exchange::abandon() {
   taken_over_ = true;
 }
 
-Exchange::Output Exchange::take_output() {
+Exchange::Output Exchange::take_output(std::string recycled) {
+  Output output;
+  if (recycled.capacity() <= kMaxRecycledBytes) output.bytes = std::move(recycled);
+  output.bytes.clear();
   const std::lock_guard lock(mutex_);
   signalled_ = false;
-  Output output;
   output.bytes.swap(outbox_);
   output.finished = state_ == State::kComplete;
   output.close_after = close_after_;
+  output.aborted = aborted_;
   return output;
 }
 

@@ -9,11 +9,14 @@
 #include <string_view>
 
 #include "base/clock.h"
+#include "base/executor.h"
 #include "net/http_types.h"
 #include "net/response_head.h"
 #include "net/server_context.h"
 
 namespace pagoda::net {
+
+class TaskQueue;
 
 // Told that an exchange has something to send or has failed. Thread-safe, never blocks, and never calls back
 // into the exchange before it returns: an exchange calls it with its lock held.
@@ -21,6 +24,8 @@ class OutputSignal {
  public:
   virtual ~OutputSignal() = default;
   virtual void output_ready() = 0;
+  // The same, but called without the lock and by an I/O thread, which may take the output within the call.
+  virtual void take_now() = 0;
 };
 
 struct ExchangeInfo {
@@ -36,9 +41,11 @@ struct ExchangeInfo {
 // Turns the calls of the answering side into bytes under its own lock; the session takes the bytes when its
 // socket is free. Many writes between two sends are one send. Answering side: any thread. Session side: the
 // session's strand.
-class Exchange {
+class Exchange final : public Executor, public std::enable_shared_from_this<Exchange> {
  public:
-  Exchange(ExchangeInfo info, std::shared_ptr<ServerContext> context, std::shared_ptr<OutputSignal> signal);
+  // Without `tasks` it takes no tasks.
+  Exchange(ExchangeInfo info, std::shared_ptr<ServerContext> context, std::shared_ptr<OutputSignal> signal,
+           std::shared_ptr<TaskQueue> tasks = nullptr);
 
   // Answering side; see ResponseWriter.
   void respond(int status, const Headers& headers, std::string_view body);
@@ -48,6 +55,7 @@ class Exchange {
   bool closed() const { return closed_.load(std::memory_order_acquire); }
   size_t pending_bytes() const { return pending_.load(std::memory_order_relaxed); }
   void on_close(std::function<void()> callback);
+  bool post(std::shared_ptr<Task> task) override;
 
   // An error of the transport, rendered by ErrorBody.
   void respond_error(int status, std::string_view message, Headers headers = {});
@@ -60,8 +68,13 @@ class Exchange {
     std::string bytes;
     bool finished = false;     // nothing follows
     bool close_after = false;  // with finished: the connection can't be used again
+    bool aborted = false;      // as aborted()
   };
-  Output take_output();
+  // `recycled`: a string that is no longer needed; its memory is.
+  Output take_output(std::string recycled = {});
+  // Runs a task that was posted; what it writes is one send, made before this returns where the socket takes
+  // it. On an I/O thread.
+  void run(Task& task);
   void sent(size_t bytes) { pending_.fetch_sub(bytes, std::memory_order_relaxed); }
   void send_continue();
   void disable_keep_alive();
@@ -92,6 +105,7 @@ class Exchange {
 
   ExchangeInfo info_;
   const TimePoint start_ = SteadyClock().now();
+  const std::shared_ptr<TaskQueue> tasks_;
   std::atomic<bool> closed_{false};
   std::atomic<size_t> pending_{0};
 
@@ -127,6 +141,7 @@ class ExchangeWriter final : public ResponseWriter {
   bool closed() const override { return exchange_->closed(); }
   size_t pending_bytes() const override { return exchange_->pending_bytes(); }
   void on_close(std::function<void()> callback) override { exchange_->on_close(std::move(callback)); }
+  std::shared_ptr<Executor> executor() override { return exchange_; }
 
  private:
   std::shared_ptr<Exchange> exchange_;

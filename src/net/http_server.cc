@@ -3,11 +3,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/basic_socket_acceptor.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
@@ -108,6 +110,42 @@ class Listener : public std::enable_shared_from_this<Listener> {
   std::chrono::steady_clock::time_point next_warning_{};
 };
 
+// Has what is posted to a task queue run by an I/O thread. Everything runs on the descriptor's strand.
+class TaskQueueReader : public std::enable_shared_from_this<TaskQueueReader> {
+ public:
+  TaskQueueReader(asio::io_context& io, std::shared_ptr<TaskQueue> queue)
+      : queue_(std::move(queue)), descriptor_(asio::make_strand(io)) {}
+  // The queue owns the descriptor.
+  ~TaskQueueReader() {
+    if (descriptor_.is_open()) descriptor_.release();
+  }
+
+  void open() {
+    descriptor_.assign(queue_->event_fd());
+    asio::post(descriptor_.get_executor(), [self = shared_from_this()] { self->read(); });
+  }
+
+  void close() {
+    asio::post(descriptor_.get_executor(), [self = shared_from_this()] {
+      if (self->descriptor_.is_open()) self->descriptor_.release();
+    });
+  }
+
+ private:
+  void read() {
+    if (!descriptor_.is_open()) return;
+    descriptor_.async_read_some(asio::buffer(count_),
+                                [self = shared_from_this()](const error_code& ec, size_t) {
+                                  if (!ec) self->queue_->run_pending();
+                                  self->read();
+                                });
+  }
+
+  const std::shared_ptr<TaskQueue> queue_;
+  asio::posix::stream_descriptor descriptor_;
+  std::array<char, sizeof(uint64_t)> count_{};
+};
+
 // Removes the file of a Unix socket when its server ends, unless another server has put its own there.
 class SocketFile {
  public:
@@ -147,6 +185,7 @@ class HttpServer::Impl {
   Result<uint16_t> start() {
     PAGODA_CHECK(!started() && !stopped_, "start() is called once");
     std::vector<ListenSocket> sockets = PAGODA_TRY(open_sockets());
+    PAGODA_TRY(open_task_queues());
     const uint16_t port = sockets.front().port;
     for (ListenSocket& socket : sockets) {
       listeners_.push_back(std::make_shared<Listener>(io_, context_));
@@ -168,12 +207,15 @@ class HttpServer::Impl {
     context_->stopping.store(true);
     drain_locked();
     for (const auto& session : context_->sessions.all()) session->abort();
+    for (const auto& reader : readers_) reader->close();
     work_.reset();
     for (std::thread& thread : threads_) {
       PAGODA_CHECK(thread.get_id() != std::this_thread::get_id(), "stop() was called by a handler");
       thread.join();
     }
     threads_.clear();
+    for (const auto& queue : context_->task_queues) queue->close();
+    readers_.clear();
     listeners_.clear();
     socket_file_.reset();
   }
@@ -186,6 +228,15 @@ class HttpServer::Impl {
     sockets.push_back(PAGODA_TRY(listen_unix(options.uds)));
     socket_file_.emplace(options.uds);
     return sockets;
+  }
+
+  Result<void> open_task_queues() {
+    for (int i = 0; i < context_->options.io_threads; ++i) {
+      context_->task_queues.push_back(PAGODA_TRY(TaskQueue::open()));
+      readers_.push_back(std::make_shared<TaskQueueReader>(io_, context_->task_queues.back()));
+      readers_.back()->open();
+    }
+    return {};
   }
 
   void drain_locked() {
@@ -213,6 +264,7 @@ class HttpServer::Impl {
   asio::io_context io_;
   asio::executor_work_guard<asio::io_context::executor_type> work_{io_.get_executor()};
   std::vector<std::shared_ptr<Listener>> listeners_;
+  std::vector<std::shared_ptr<TaskQueueReader>> readers_;
   std::optional<SocketFile> socket_file_;
   std::vector<std::thread> threads_;
 };

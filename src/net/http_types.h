@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/executor.h"
+
 namespace pagoda::net {
 
 using Headers = std::vector<std::pair<std::string, std::string>>;
@@ -45,6 +47,10 @@ class ResponseWriter {
   // Called once, on an I/O thread, if the client goes away before the answer is complete (at once and by the
   // caller if it already has). A second callback replaces the first.
   virtual void on_close(std::function<void()> callback) = 0;
+  // Runs quick work, such as making the next event of a stream, on an I/O thread, which then sends at once
+  // what was written. Takes none once the client has gone or the server has stopped. Doesn't keep the answer
+  // from being dropped. May be null.
+  virtual std::shared_ptr<Executor> executor() = 0;
 };
 
 using Handler = std::function<void(HttpRequest request, std::shared_ptr<ResponseWriter> response)>;

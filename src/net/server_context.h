@@ -10,6 +10,7 @@
 #include "net/cors.h"
 #include "net/http_server.h"
 #include "net/router.h"
+#include "net/task_queue.h"
 
 namespace pagoda::net {
 
@@ -51,11 +52,19 @@ struct ServerContext {
         observer(std::move(request_observer)),
         cors(options.allowed_origins) {}
 
+  // Connections share the queues evenly. Null in a server that was not started.
+  std::shared_ptr<TaskQueue> next_task_queue() {
+    if (task_queues.empty()) return nullptr;
+    return task_queues[num_sessions.fetch_add(1, std::memory_order_relaxed) % task_queues.size()];
+  }
+
   const HttpServerOptions options;
   const ErrorBody error_body;
   const RequestObserver observer;  // may be empty
   const CorsPolicy cors;
-  Router router;  // constant once the server runs
+  Router router;                                        // constant once the server runs
+  std::vector<std::shared_ptr<TaskQueue>> task_queues;  // one for each I/O thread; constant like the router
+  std::atomic<size_t> num_sessions{0};                  // since the start
   SessionRegistry sessions;
   std::atomic<bool> draining{false};  // no new connections; each answer is its connection's last
   std::atomic<bool> stopping{false};  // no connections at all; implies draining

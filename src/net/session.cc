@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
+#include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
+#include <cerrno>
 #include <exception>
 
 #include "base/log.h"
@@ -59,6 +61,7 @@ Session::Session(Socket socket, std::shared_ptr<ServerContext> context)
     : socket_(std::move(socket)),
       strand_(socket_.get_executor()),
       context_(std::move(context)),
+      tasks_(context_->next_task_queue()),
       deadline_(strand_),
       hangup_poll_(strand_),
       scanner_(context_->options.max_header_bytes) {}
@@ -93,6 +96,10 @@ void Session::abort() {
 
 void Session::output_ready() {
   asio::post(strand_, [self = shared_from_this()] { self->on_output(); });
+}
+
+void Session::take_now() {
+  asio::dispatch(strand_, [self = shared_from_this()] { self->on_output(); });
 }
 
 void Session::prepare_socket() {
@@ -297,7 +304,7 @@ void Session::dispatch() {
 // Answering.
 
 void Session::begin_exchange(ExchangeInfo info) {
-  exchange_ = std::make_shared<Exchange>(std::move(info), context_, shared_from_this());
+  exchange_ = std::make_shared<Exchange>(std::move(info), context_, shared_from_this(), tasks_);
   output_finished_ = false;
   close_after_ = false;
 }
@@ -326,18 +333,37 @@ void Session::fail(const HttpFault& fault) {
 
 void Session::on_output() {
   if (phase_ == Phase::kClosed || exchange_ == nullptr) return;
-  if (exchange_->aborted()) return close();
-  if (writing_ || output_finished_) return;
-  Exchange::Output output = exchange_->take_output();
+  if (writing_ || output_finished_) {
+    if (exchange_->aborted()) close();
+    return;
+  }
+  Exchange::Output output = exchange_->take_output(std::move(sending_));
+  if (output.aborted) return close();
   output_finished_ = output.finished;
   close_after_ = output.close_after;
-  if (!output.bytes.empty()) {
-    sending_ = std::move(output.bytes);
-    sending_offset_ = 0;
-    begin_write();
+  sending_ = std::move(output.bytes);
+  sending_offset_ = 0;
+  if (!sending_.empty()) {
+    send_output();
   } else if (output_finished_) {
     finish_exchange();
   }
+}
+
+// Nearly always the kernel takes all of it at once: then no deadline is needed, nor another turn of the loop.
+void Session::send_output() {
+  const ssize_t count =
+      ::send(socket_.native_handle(), sending_.data(), sending_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (count < 0) {
+    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return begin_write();
+    return close();
+  }
+  exchange_->sent(static_cast<size_t>(count));
+  sending_offset_ = static_cast<size_t>(count);
+  if (sending_offset_ < sending_.size()) return begin_write();
+  on_sent();
+  // What was written since take_output() has a signal of its own.
+  if (output_finished_) finish_exchange();
 }
 
 void Session::begin_write() {
@@ -356,10 +382,14 @@ void Session::on_write(const error_code& ec, size_t count) {
   exchange_->sent(count);
   sending_offset_ += count;
   if (sending_offset_ < sending_.size()) return begin_write();
-  sending_.clear();
-  if (phase_ == Phase::kAnswering) disarm();
+  on_sent();
   if (output_finished_) return finish_exchange();
   on_output();
+}
+
+void Session::on_sent() {
+  sending_.clear();
+  if (phase_ == Phase::kAnswering) disarm();
 }
 
 void Session::finish_exchange() {

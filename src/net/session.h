@@ -38,6 +38,7 @@ class Session final : public OutputSignal, public std::enable_shared_from_this<S
   // Closes now, whatever is under way.
   void abort();
   void output_ready() override;
+  void take_now() override;
 
  private:
   enum class Phase { kHead, kBody, kAnswering, kLingering, kClosed };
@@ -63,8 +64,10 @@ class Session final : public OutputSignal, public std::enable_shared_from_this<S
   void fail(const HttpFault& fault);
 
   void on_output();
+  void send_output();
   void begin_write();
   void on_write(const boost::system::error_code& ec, size_t count);
+  void on_sent();
   void finish_exchange();
   void linger();
   void close();
@@ -78,6 +81,7 @@ class Session final : public OutputSignal, public std::enable_shared_from_this<S
   Socket socket_;
   const boost::asio::any_io_executor strand_;
   const std::shared_ptr<ServerContext> context_;
+  const std::shared_ptr<TaskQueue> tasks_;
   std::string remote_;
   boost::asio::steady_timer deadline_;
   boost::asio::steady_timer hangup_poll_;

@@ -37,12 +37,19 @@ Error timeout_error(const GenerationRequest& request) {
                     "timeout");
 }
 
+// The bytes and scores of a token's alternatives can be as many as the vocabulary.
+std::shared_ptr<Executor> executor_for(const GenerationRequest& request, std::shared_ptr<Executor> executor) {
+  return request.sampling.num_logprobs == -1 ? std::move(executor) : nullptr;
+}
+
 }  // namespace
 
-GenerationTask::GenerationTask(const ServiceContext& context, GenerationRequest request, GenerationSink sink)
+GenerationTask::GenerationTask(const ServiceContext& context, GenerationRequest request, GenerationSink sink,
+                               std::shared_ptr<Executor> executor)
     : context_(context),
       request_(std::move(request)),
       sink_(std::move(sink)),
+      executor_(executor_for(request_, std::move(executor))),
       id_(next_request_id()),
       deadline_(deadline_of(request_, context.clock)) {
   rules_.stop = request_.stop;
@@ -75,9 +82,7 @@ void GenerationTask::prepare(const AcceptedCallback& accepted) {
     return accepted(std::move(submitted).error());
   }
   accepted(std::shared_ptr<Generation>(shared_from_this()));
-  const std::lock_guard lock(mutex_);
-  scheduled_ = !received_.empty();
-  if (scheduled_) context_.pool.post_quick([self = shared_from_this()] { self->drain(); });
+  finish_turn();
 }
 
 Result<void> GenerationTask::submit() {
@@ -202,27 +207,45 @@ Result<void> GenerationTask::encode_bad_words(sampling::SamplingParams* sampling
 }
 
 void GenerationTask::receive(std::span<const engine::EngineEvent> events) {
-  const std::lock_guard lock(mutex_);
-  received_.insert(received_.end(), events.begin(), events.end());
-  if (std::exchange(scheduled_, true)) return;
-  context_.pool.post_quick([self = shared_from_this()] { self->drain(); });
-}
-
-void GenerationTask::drain() {
-  std::vector<engine::EngineEvent> events;
+  bool quick = false;
   {
     const std::lock_guard lock(mutex_);
-    events.swap(received_);
+    received_.insert(received_.end(), events.begin(), events.end());
+    if (std::exchange(scheduled_, true)) return;
+    quick = quick_;
+  }
+  schedule(quick);
+}
+
+void GenerationTask::schedule(bool quick) {
+  if (quick && executor_->post(shared_from_this())) return;
+  context_.pool.post_quick(shared_from_this());
+}
+
+void GenerationTask::finish_turn() {
+  const bool quick = executor_ != nullptr && prompt_sent_;
+  {
+    const std::lock_guard lock(mutex_);
+    quick_ = quick;
+    scheduled_ = !received_.empty();
+    if (!scheduled_) return;
+  }
+  schedule(quick);
+}
+
+void GenerationTask::run() {
+  {
+    const std::lock_guard lock(mutex_);
+    taken_.swap(received_);
   }
   try {
-    process(events);
+    process(taken_);
   } catch (const std::exception& failure) {
     send_gained_text();
     end(make_error(ErrorKind::kInternal, fmt::format("Decoding the output failed: {}", failure.what())));
   }
-  const std::lock_guard lock(mutex_);
-  scheduled_ = !received_.empty();
-  if (scheduled_) context_.pool.post_quick([self = shared_from_this()] { self->drain(); });
+  taken_.clear();
+  finish_turn();
 }
 
 void GenerationTask::process(const std::vector<engine::EngineEvent>& events) {

@@ -51,9 +51,10 @@ const text::ChatTemplate* Service::chat_template() const {
 }
 
 void Service::generate(GenerationRequest request,
-                       std::function<void(Result<std::shared_ptr<Generation>>)> accepted,
-                       GenerationSink sink) {
-  const auto task = std::make_shared<GenerationTask>(impl_->context(), std::move(request), std::move(sink));
+                       std::function<void(Result<std::shared_ptr<Generation>>)> accepted, GenerationSink sink,
+                       std::shared_ptr<Executor> executor) {
+  const auto task = std::make_shared<GenerationTask>(impl_->context(), std::move(request), std::move(sink),
+                                                     std::move(executor));
   task->start(std::move(accepted));
 }
 

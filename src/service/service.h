@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/executor.h"
 #include "base/ids.h"
 #include "base/result.h"
 #include "engine/engine.h"
@@ -99,7 +100,8 @@ struct EndEvent {
 
 using GenerationEvent = std::variant<PromptEvent, ChoiceEvent, EndEvent>;
 
-// Called on a text thread, one call at a time per request, in order; EndEvent is the last.
+// Called on a text thread or the request's executor, one call at a time per request, in order; EndEvent is
+// the last.
 using GenerationSink = std::function<void(GenerationEvent)>;
 
 // A running generation; destroying it does not cancel.
@@ -128,9 +130,11 @@ class Service {
 
   // Encodes and checks on a text thread, then answers through `accepted` (on that thread) before any event:
   // the generation, or the error that becomes an HTTP status (context length, out of vocabulary, overloaded,
-  // ...).
+  // ...). What follows the PromptEvent is decoded and sent by `executor`, where there is one and as long as
+  // it takes work: a thread that writes to the client itself saves a wake-up for each token. Tokens with
+  // scores stay on the text threads. The executor must have run what it took before the service ends.
   void generate(GenerationRequest request, std::function<void(Result<std::shared_ptr<Generation>>)> accepted,
-                GenerationSink sink);
+                GenerationSink sink, std::shared_ptr<Executor> executor = nullptr);
 
   // Runs a function on the text pool: parsing, /tokenize and the like, so that long texts never block an I/O
   // thread.

@@ -10,11 +10,14 @@ namespace pagoda::service {
 namespace {
 
 // Work reports its own failures; what still escapes is a bug that must not end the process.
-void run_guarded(const std::function<void()>& work) {
+template <class Work>
+void run_guarded(const Work& work) {
   try {
     work();
   } catch (const std::exception& failure) {
     log::error("text pool: a task failed: {}", failure.what());
+  } catch (...) {
+    log::error("text pool: a task failed with an unknown exception");
   }
 }
 
@@ -34,10 +37,10 @@ TextPool::~TextPool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void TextPool::post_quick(std::function<void()> work) {
+void TextPool::post_quick(std::shared_ptr<Task> task) {
   {
     const std::lock_guard lock(mutex_);
-    quick_.push_back(std::move(work));
+    quick_.push_back(std::move(task));
   }
   work_available_.notify_one();
 }
@@ -61,22 +64,40 @@ void TextPool::loop() {
     work_available_.wait(lock, [this] {
       return !quick_.empty() || can_take_bulk() || (stopping_ && quick_.empty() && bulk_.empty());
     });
-    const bool bulk = quick_.empty();
-    if (bulk && !can_take_bulk()) return;
-    auto& queue = bulk ? bulk_ : quick_;
-    const std::function<void()> work = std::move(queue.front());
-    queue.pop_front();
+    if (quick_.empty() && !can_take_bulk()) return;
     ++running_;
-    bulk_running_ += bulk ? 1 : 0;
-    lock.unlock();
-    run_guarded(work);
-    lock.lock();
+    if (quick_.empty()) {
+      run_bulk(lock);
+    } else {
+      run_quick(lock);
+    }
     --running_;
-    bulk_running_ -= bulk ? 1 : 0;
-    // A place for bulk work is free again, or the last of it is done and the others may leave.
-    if (bulk) work_available_.notify_all();
     if (running_ == 0 && quick_.empty() && bulk_.empty()) idle_.notify_all();
   }
+}
+
+void TextPool::run_quick(std::unique_lock<std::mutex>& lock) {
+  {
+    const std::shared_ptr<Task> task = std::move(quick_.front());
+    quick_.pop_front();
+    lock.unlock();
+    run_guarded([&] { task->run(); });
+  }
+  lock.lock();
+}
+
+void TextPool::run_bulk(std::unique_lock<std::mutex>& lock) {
+  ++bulk_running_;
+  {
+    const std::function<void()> work = std::move(bulk_.front());
+    bulk_.pop_front();
+    lock.unlock();
+    run_guarded(work);
+  }
+  lock.lock();
+  --bulk_running_;
+  // A place for bulk work is free again, or the last of it is done and the others may leave.
+  work_available_.notify_all();
 }
 
 }  // namespace pagoda::service

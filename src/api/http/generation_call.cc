@@ -24,6 +24,9 @@ void GenerationCall::start(service::Service& service, std::vector<service::Gener
   response_->on_close([weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->on_client_gone();
   });
+  // With several prompts the mutex may be held for as long as all that came early takes.
+  const bool on_io_thread = options_.stream && options_.short_events && prompts.size() == 1;
+  const std::shared_ptr<Executor> executor = on_io_thread ? response_->executor() : nullptr;
   for (size_t i = 0; i < prompts.size(); ++i) {
     service.generate(
         std::move(prompts[i]),
@@ -32,7 +35,8 @@ void GenerationCall::start(service::Service& service, std::vector<service::Gener
         },
         [self = shared_from_this(), i](service::GenerationEvent event) {
           self->on_event(i, std::move(event));
-        });
+        },
+        executor);
   }
 }
 

@@ -20,6 +20,8 @@ struct CallOptions {
   int n = 1;             // choices of each prompt
   bool stream = false;
   bool include_usage = false;
+  // Every event behind the prompt is short: an I/O thread may make it.
+  bool short_events = false;
 };
 
 // All or nothing: the first prompt that is refused or fails ends the whole call, and the others are

@@ -47,12 +47,19 @@ openai::ResponseOptions response_options(const ApiState& state, const net::HttpR
   return options;
 }
 
+// Scores can be as many as the vocabulary, and the first chunk of each choice repeats the prompt where its
+// ids or its text are wanted.
+bool has_short_events(const openai::CommonFields& fields) {
+  return !fields.logprobs && !fields.prompt_logprobs && !fields.return_token_ids;
+}
+
 CallOptions call_options(const net::HttpRequest& request, const openai::CommonFields& fields) {
   CallOptions options;
   options.headers = warning_headers(request, fields);
   options.n = fields.n;
   options.stream = fields.stream;
   options.include_usage = fields.include_usage;
+  options.short_events = has_short_events(fields);
   return options;
 }
 
@@ -84,6 +91,7 @@ Result<void> handle_completion(ApiState& state, const net::HttpRequest& request,
     prompts[i].prompt = text_or_ids(std::move(wanted.prompts[i]), fields.add_special_tokens);
   }
   CallOptions call = call_options(request, fields);
+  call.short_events = call.short_events && !wanted.echo;
   call.builder = openai::make_completion_builder(std::move(options));
   std::make_shared<GenerationCall>(std::move(call), response)->start(state.service(), std::move(prompts));
   return {};

@@ -7,7 +7,8 @@ namespace {
 
 struct CountingSignal final : OutputSignal {
   void output_ready() override { ++count; }
-  int count = 0;
+  void take_now() override { ++taken; }
+  int count = 0, taken = 0;
 };
 
 class ExchangeTest : public ::testing::Test {

@@ -37,6 +37,7 @@ class RecordingWriter final : public net::ResponseWriter {
   bool closed() const override { return false; }
   size_t pending_bytes() const override { return 0; }
   void on_close(std::function<void()> callback) override { close = std::move(callback); }
+  std::shared_ptr<Executor> executor() override { return tasks; }
 
   std::string header(const std::string& name) const {
     for (const auto& [key, value] : headers) {
@@ -51,6 +52,7 @@ class RecordingWriter final : public net::ResponseWriter {
   std::string body;
   bool ended = false;
   std::function<void()> close;
+  std::shared_ptr<Executor> tasks;
 };
 
 }  // namespace pagoda::http
