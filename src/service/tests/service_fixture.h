@@ -65,7 +65,7 @@ class ServiceTest : public testing::Test {
     return result;
   }
 
-  std::shared_ptr<Received> start(GenerationRequest request) {
+  std::shared_ptr<Received> start(GenerationRequest request, std::shared_ptr<Executor> executor = nullptr) {
     auto received = std::make_shared<Received>();
     service_->generate(
         std::move(request),
@@ -87,7 +87,8 @@ class ServiceTest : public testing::Test {
           if (auto* choice = std::get_if<ChoiceEvent>(&event))
             received->choices.push_back(std::move(*choice));
           if (auto* end = std::get_if<EndEvent>(&event)) received->end = std::move(*end);
-        });
+        },
+        std::move(executor));
     service_->flush();
     return received;
   }

@@ -6,17 +6,10 @@
 #include <future>
 #include <stdexcept>
 
+#include "base/tests/function_task.h"
+
 namespace pagoda::service {
 namespace {
-
-std::shared_ptr<Task> task(std::function<void()> work) {
-  struct FunctionTask final : Task {
-    explicit FunctionTask(std::function<void()> function) : run_it(std::move(function)) {}
-    void run() override { run_it(); }
-    std::function<void()> run_it;
-  };
-  return std::make_shared<FunctionTask>(std::move(work));
-}
 
 TEST(TextPool, RunsEverything) {
   std::atomic<int> done{0};

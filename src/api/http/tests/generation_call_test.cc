@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "api/http/tests/recording_writer.h"
+#include "service/tests/manual_executor.h"
 #include "service/tests/service_fixture.h"
 
 namespace pagoda::http {
@@ -16,6 +17,7 @@ class GenerationCallTest : public service::ServiceTest {
  protected:
   std::shared_ptr<RecordingWriter> start_call(std::vector<service::GenerationRequest> prompts, bool stream) {
     auto writer = std::make_shared<RecordingWriter>();
+    writer->tasks = tasks_;
     openai::ResponseOptions response;
     response.id = "cmpl-1";
     response.model = "m";
@@ -24,12 +26,16 @@ class GenerationCallTest : public service::ServiceTest {
     CallOptions options;
     options.n = response.n;
     options.stream = stream;
+    options.short_events = short_events_;
     options.headers = {{"Warning", "w"}};
     options.builder = openai::make_completion_builder(response);
     std::make_shared<GenerationCall>(std::move(options), writer)->start(*service_, std::move(prompts));
     service_->flush();
     return writer;
   }
+
+  std::shared_ptr<service::ManualExecutor> tasks_ = std::make_shared<service::ManualExecutor>();
+  bool short_events_ = false;
 };
 
 TEST_F(GenerationCallTest, Whole) {
@@ -108,6 +114,43 @@ TEST_F(GenerationCallTest, ClientGoneCancels) {
     }
   }
   EXPECT_LT(engine_->stats().generation_tokens, 40u);
+}
+
+TEST_F(GenerationCallTest, ShortEventsAreMadeByTheWritersExecutor) {
+  build(service::script("a", {"a", "b", "c"}));
+  short_events_ = true;
+  const auto writer = start_call({request("script:a")}, true);
+  engine_->step();
+  service_->flush();
+  EXPECT_EQ(writer->writes, 1);
+  for (int step = 2; step <= 3; ++step) {
+    engine_->step();
+    service_->flush();
+    EXPECT_EQ(writer->writes, step - 1);
+    tasks_->run();
+    EXPECT_EQ(writer->writes, step);
+  }
+  while (engine_->step()) tasks_->run();
+  tasks_->run();
+  EXPECT_THAT(writer->body, EndsWith("data: [DONE]\n\n"));
+  EXPECT_TRUE(writer->ended);
+}
+
+TEST_F(GenerationCallTest, OtherAnswersStayOnTheTextPool) {
+  build(service::script("a", {"a", "b", "c"}));
+  struct Case {
+    bool short_events, stream;
+    size_t prompts;
+  };
+  for (const Case& c : {Case{false, true, 1}, Case{true, false, 1}, Case{true, true, 2}}) {
+    short_events_ = c.short_events;
+    const auto writer =
+        start_call(std::vector<service::GenerationRequest>(c.prompts, request("script:a")), c.stream);
+    run();
+    EXPECT_EQ(writer->status, 200);
+    EXPECT_TRUE(writer->ended);
+  }
+  EXPECT_EQ(tasks_->posts(), 0);
 }
 
 }  // namespace
