@@ -12,7 +12,7 @@ Batch::Batch(const EngineOptions& options) {
   tokens_.reserve(static_cast<size_t>(options.max_num_batched_tokens));
   sequences_.reserve(max_seqs);
   logit_rows_.reserve(static_cast<size_t>(max_logit_rows(options)));
-  samples_.reserve(max_seqs + static_cast<size_t>(kVerifyRows));
+  samples_.reserve(static_cast<size_t>(max_logit_rows(options) - kPromptScoreRowsPerStep));
   scores_.reserve(kPromptScoreRowsPerStep);
 }
 

@@ -19,19 +19,20 @@
 
 namespace pagoda::engine {
 
+// Rows of a step that decodes with drafts, at most: what reading the weights once can pay for. A step of M
+// rows takes about max(1, M / 3.7) times as long as one of a single row on the machines measured, so that
+// drafts bring nothing more from about twice that on. The drafts of a step are what the decoding sequences
+// leave of it: with as many sequences, there are none.
+inline constexpr int kVerifyRows = 8;
+
 // Speculation by prompt lookup (engine/draft_proposer.h). Any setting gives the same tokens and
 // log-probabilities; only the time differs.
 struct SpeculationOptions {
   int num_tokens = 0;  // most drafts of one sequence in one step; 0: no speculation
   int min_match = 6;   // equal tokens that it takes to draft at all
   int max_match = 32;  // of several earlier places, the one with more equal tokens counts, up to this many
+  int max_rows = kVerifyRows;
 };
-
-// Rows of a step that decodes with drafts, at most: what reading the weights once can pay for. A step of M
-// rows takes about max(1, M / 3.7) times as long as one of a single row on the machines measured, so that
-// drafts bring nothing more from about twice that on. The drafts of a step are what the decoding sequences
-// leave of it: with as many sequences, there are none.
-inline constexpr int kVerifyRows = 8;
 
 struct EngineOptions {
   int num_blocks = 0;                        // KV pool; from the memory limit or a flag
@@ -56,7 +57,7 @@ inline constexpr int64_t kPromptScoreRowsPerStep = 32;
 
 // Rows of logits that one step asks for at most; the model is told at load.
 inline int64_t max_logit_rows(const EngineOptions& options) {
-  const int draft_rows = options.speculation.num_tokens > 0 ? kVerifyRows : 0;
+  const int draft_rows = options.speculation.num_tokens > 0 ? options.speculation.max_rows : 0;
   return options.max_num_seqs + kPromptScoreRowsPerStep + draft_rows;
 }
 

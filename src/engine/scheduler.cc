@@ -33,7 +33,7 @@ Scheduler::Scheduler(const EngineOptions& options, kv::KvManager& kv)
                options.long_prefill_token_threshold >= 0);
   running_.reserve(static_cast<size_t>(options.max_num_seqs));
   filling_.reserve(static_cast<size_t>(options.max_num_seqs));
-  drafts_.reserve(static_cast<size_t>(kVerifyRows));
+  drafts_.reserve(static_cast<size_t>(std::max(0, options.speculation.max_rows)));
 }
 
 void Scheduler::insert(std::vector<Sequence*>& list, Sequence& sequence) {
@@ -105,7 +105,7 @@ void Scheduler::schedule_decodes() {
 void Scheduler::plan_drafts() {
   drafts_.clear();
   num_drafts_ = 0;
-  int64_t rows = std::min(budget_, kVerifyRows - num_decodes_);
+  int64_t rows = std::min(budget_, options_.speculation.max_rows - num_decodes_);
   if (options_.speculation.num_tokens == 0 || rows <= 0) return;
   for (Sequence* sequence : running_) {
     const int limit = draft_limit(*sequence);

@@ -96,7 +96,7 @@ class Scheduler {
   int64_t competitors_ = 0;  // prompts that may still want tokens, after the one being served
   bool preempted_ = false;
   std::vector<Filling> filling_;   // prompts that get on in this step
-  std::vector<DraftPlan> drafts_;  // at most kVerifyRows together
+  std::vector<DraftPlan> drafts_;  // fewer than max_rows together
   int64_t num_drafts_ = 0;         // planned, then granted
 };
 

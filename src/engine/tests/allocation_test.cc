@@ -128,6 +128,32 @@ TEST_F(AllocationTest, AHundredDecodeStepsOfSixteenSequencesAllocateNothing) {
   engine.stop();
 }
 
+TEST_F(AllocationTest, DecodeStepsWithDraftsAllocateNothing) {
+  ComputePool pool(1);
+  FakeModel model(kVocab, FakeText::kRepeating);
+  options_.speculation = {.num_tokens = 16, .min_match = 2, .max_match = 8};
+  Engine engine(model, KvStorage(model.kv_shape(), options_.num_blocks), options_, pool, clock_, observer_);
+  for (const int i : {0, 1, 5}) submit(engine, i);
+  while (engine.stats().accepted_tokens < 50) ASSERT_TRUE(engine.step());
+  ASSERT_EQ(engine.stats().running, 3);
+  events_seen_ = 0;
+  const EngineStats before = engine.stats();
+  const int64_t allocations = num_allocations.load();
+  [[maybe_unused]] const int64_t locks = num_locks.load();
+  for (int i = 0; i < 30; ++i) engine.step();
+  EXPECT_EQ(num_allocations.load() - allocations, 0);
+#ifdef PAGODA_COUNTS_LOCKS
+  EXPECT_EQ(num_locks.load() - locks, 30);
+#endif
+  const EngineStats after = engine.stats();
+  ASSERT_EQ(after.running, 3) << "all must decode to the end of the count";
+  const auto accepted = static_cast<int64_t>(after.accepted_tokens - before.accepted_tokens);
+  EXPECT_GT(accepted, 30);
+  EXPECT_GT(after.draft_tokens - before.draft_tokens, static_cast<uint64_t>(accepted)) << "some are rejected";
+  EXPECT_EQ(events_seen_, 3 * 30 + accepted);
+  engine.stop();
+}
+
 TEST_F(AllocationTest, TheCountersCount) {
   const int64_t allocations = num_allocations.load();
   [[maybe_unused]] const int64_t locks = num_locks.load();

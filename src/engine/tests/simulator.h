@@ -64,6 +64,7 @@ class EngineSimulator {
     if (chance(75)) o.speculation.num_tokens = pick(1, 16);
     o.speculation.min_match = pick(1, 4);
     o.speculation.max_match = pick(4, 8);
+    o.speculation.max_rows = pick(2, 20);
     return o;
   }
 
