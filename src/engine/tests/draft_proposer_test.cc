@@ -50,7 +50,7 @@ TEST(DraftProposerTest, ShortMatchesAreNone) {
 }
 
 TEST(DraftProposerTest, TheLatestOfEqualPlacesCounts) {
-  EXPECT_EQ(drafts_of("abcd1111 abcd2222 abcd"), "2222");
+  EXPECT_EQ(drafts_of("-abcd1111-abcd2222-abcd"), "2222");
 }
 
 TEST(DraftProposerTest, ALongerMatchBeatsALaterOne) {

@@ -95,43 +95,47 @@ TEST_F(SpeculationTest, DraftsAreWhatTheDecodingSequencesLeave) {
 }
 
 TEST_F(SpeculationTest, NothingIsDraftedThatNobodyCouldTake) {
-  EngineOptions options = options_with_drafts(100);
-  options.max_model_len = 150;
-  EngineHarness& harness = start(options);
-  int64_t last_position = 0, longest = 0;
-  harness.model().on_forward = [&](const model::ForwardInput& input) {
-    const auto& s = input.sequences.front();
-    last_position = std::max(last_position, s.first_position + s.num_tokens - 1);
-    if (s.first_position > 0) longest = std::max(longest, s.num_tokens);
-  };
-  const EngineRequest by_tokens = harness.request(random_prompt(20, 1), 64);
-  harness.submit(by_tokens);
-  harness.run();
-  EXPECT_LE(last_position, 20 + 64 - 2) << "the last token needs no slot";
-  const EngineRequest by_length = harness.request(random_prompt(20, 2), 1000);
-  harness.submit(by_length);
-  harness.run();
-  EXPECT_LE(last_position, 150 - 2);
-  EXPECT_EQ(longest, kVerifyRows);
-  expect_exact(by_tokens);
-  expect_exact(by_length);
+  for (int64_t length = 100; length < 116; ++length) {
+    EngineOptions options = options_with_drafts(100);
+    options.max_model_len = length;
+    EngineHarness& harness = start(options);
+    int64_t last_position = 0, longest = 0;
+    harness.model().on_forward = [&](const model::ForwardInput& input) {
+      const auto& s = input.sequences.front();
+      last_position = std::max(last_position, s.first_position + s.num_tokens - 1);
+      if (s.first_position > 0) longest = std::max(longest, s.num_tokens);
+    };
+    const EngineRequest by_tokens = harness.request(random_prompt(20, 1), length - 30);
+    harness.submit(by_tokens);
+    harness.run();
+    EXPECT_EQ(last_position, length - 10 - 2) << "the last token needs no slot";
+    const EngineRequest by_length = harness.request(random_prompt(20, 2), 1000);
+    harness.submit(by_length);
+    harness.run();
+    EXPECT_EQ(last_position, length - 2);
+    EXPECT_EQ(longest, kVerifyRows);
+    expect_exact(by_tokens);
+    expect_exact(by_length);
+  }
 }
 
 TEST_F(SpeculationTest, AStopTokenEndsTheRunAndNothingIsDraftedBehindIt) {
   EngineHarness& harness = start(options_with_drafts(100));
-  // The text goes round in a circle, so that a token of it is drafted as soon as it may stop.
+  // The prompt goes round in a circle through the token that ends the text, but may not do so at first.
   EngineRequest probe = harness.request(random_prompt(20, 1), 60);
   const Received& seen = harness.submit(probe);
   harness.run();
   const TokenId stop = seen.choices[0].tokens.back().token;
   EngineRequest r = harness.request(probe.prompt, 200);
+  for (const auto& token : seen.choices[0].tokens) r.prompt.push_back(token.token);
+  const auto num_prompt = std::ssize(r.prompt);
   r.sampling.stop_token_ids = {stop};
   r.sampling.min_tokens = 100;
   harness.model().on_forward = [&](const model::ForwardInput& input) {
     const auto& s = input.sequences.front();
     const auto rows =
         input.tokens.subspan(static_cast<size_t>(s.first_token), static_cast<size_t>(s.num_tokens));
-    if (s.first_position >= 20) {
+    if (s.first_position >= num_prompt) {
       EXPECT_EQ(std::ranges::count(rows, stop), 0);
     }
   };
@@ -182,35 +186,36 @@ TEST_F(SpeculationTest, NobodyIsPreemptedForADraft) {
 }
 
 TEST_F(SpeculationTest, ScarceBlocksCutDraftsFirst) {
-  // One sequence decodes; what is left of the pool after its prompt is taken by another one that waits in its
-  // last block.
-  EngineOptions options = options_with_drafts(12);
-  EngineHarness& harness = start(options);
-  std::vector<EngineRequest> requests;
-  for (uint32_t i = 0; i < 6; ++i) {
-    requests.push_back(harness.request(random_prompt(25, i), 120));
-    harness.submit(requests.back());
+  int cut = 0;  // steps in which drafts filled a block to its end and the pool had no other one
+  for (uint32_t round = 0; round < 20; ++round) {
+    EngineHarness& harness = start(options_with_drafts(12));
+    std::vector<EngineRequest> requests;
+    for (uint32_t i = 0; i < 6; ++i) {
+      requests.push_back(harness.request(random_prompt(25, 10 * round + i), 120));
+      harness.submit(requests.back());
+    }
+    harness.model().on_forward = [&](const model::ForwardInput& input) {
+      int64_t blocks = 0, at_the_end = 0;
+      for (const auto& s : input.sequences) {
+        const int64_t room = std::ssize(s.block_table) * kKvBlockTokens;
+        blocks += std::ssize(s.block_table);
+        const bool decodes = s.first_position > 25 && s.num_tokens > 1 && s.num_tokens <= kVerifyRows;
+        if (decodes && s.first_position + s.num_tokens == room) ++at_the_end;
+      }
+      if (blocks == options_.num_blocks && at_the_end > 0) ++cut;
+    };
+    harness.run();
+    for (const EngineRequest& r : requests) expect_exact(r);
+    EXPECT_GT(stats().preemptions, 0u);
+    EXPECT_GT(stats().accepted_tokens, 50u);
   }
-  int64_t tokens_before = 0;
-  int stalled = 0;
-  while (harness.step()) {
-    const auto tokens = static_cast<int64_t>(stats().generation_tokens);
-    stalled = tokens > tokens_before ? 0 : stalled + 1;
-    tokens_before = tokens;
-    ASSERT_LT(stalled, 10);
-  }
-  for (const EngineRequest& r : requests) expect_exact(r);
-  EXPECT_GT(stats().preemptions, 3u);
-  EXPECT_GT(stats().accepted_tokens, 50u);
+  EXPECT_GT(cut, 100);
 }
 
 TEST_F(SpeculationTest, WhatIsAcceptedIsFoundByTheNextTurn) {
-  std::vector<int64_t> cached;
-  for (const bool on : {false, true}) {
-    EngineOptions options = options_with_drafts(100);
-    if (!on) options.speculation.num_tokens = 0;
-    EngineHarness& harness = start(options);
-    const EngineRequest first = harness.request(random_prompt(20, 1), 110);
+  for (int64_t length = 100; length < 260; ++length) {
+    EngineHarness& harness = start(options_with_drafts(100));
+    const EngineRequest first = harness.request(random_prompt(20, 1), length);
     const Received& got = harness.submit(first);
     harness.run();
     EngineRequest second = harness.request(first.prompt, 5);
@@ -218,10 +223,9 @@ TEST_F(SpeculationTest, WhatIsAcceptedIsFoundByTheNextTurn) {
     harness.submit(second);
     harness.run();
     expect_exact(second);
-    cached.push_back(*harness.received(second.id).cached_tokens);
+    // The last token of an output is not run.
+    EXPECT_EQ(*harness.received(second.id).cached_tokens, (20 + length - 1) / 16 * 16);
   }
-  EXPECT_EQ(cached[0], 128);
-  EXPECT_EQ(cached[1], cached[0]);
 }
 
 TEST_F(SpeculationTest, AStepHoldsNoMoreTokensThanItsBudget) {
@@ -279,6 +283,33 @@ TEST_F(SpeculationTest, BesidePromptsDraftsKeepToTheInterTokenTarget) {
       EXPECT_LE(slowest_ms, target_ms * 11 / 10);
     }
   }
+}
+
+// Where drafts cost nothing, as while the weights are read, they say nothing about the price of a prompt's
+// tokens.
+TEST_F(SpeculationTest, DraftsDoNotTeachTheBudgetWhatAPromptCosts) {
+  EngineOptions options = options_with_drafts(300);
+  options.max_num_batched_tokens = 512;
+  options.itl_target_ms = 200;
+  EngineHarness& harness = start(options);
+  int64_t slowest_ms = 0;
+  harness.model().on_forward = [&](const model::ForwardInput& input) {
+    int64_t ms = 50;
+    for (const auto& s : input.sequences) ms += s.num_tokens > kVerifyRows ? 5 * s.num_tokens : 0;
+    slowest_ms = std::max(slowest_ms, ms);
+    harness.clock().advance(std::chrono::milliseconds(ms));
+  };
+  const EngineRequest decoding = harness.request(random_prompt(10, 1), 500);
+  harness.submit(decoding);
+  harness.step();
+  while (stats().drafts < 40) harness.step();
+  slowest_ms = 0;
+  const EngineRequest prompt = harness.request(random_prompt(900, 2), 5);
+  harness.submit(prompt);
+  harness.run();
+  EXPECT_LE(slowest_ms, 220);
+  expect_exact(decoding);
+  expect_exact(prompt);
 }
 
 TEST_F(SpeculationTest, EveryTokenHasItsEventAndItsGap) {
