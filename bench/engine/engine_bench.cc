@@ -26,7 +26,7 @@ using Json = nlohmann::ordered_json;
 using SteadyTime = std::chrono::steady_clock;
 
 struct Options {
-  cli::EngineFlags flags;
+  cli::EngineFlags flags = {.speculative_config = "off"};  // a step yields one token of each sequence
   std::vector<int> batches{1, 2, 4, 8, 16, 32};
   std::vector<int64_t> contexts{128, 512, 2048};
   int64_t max_batch_tokens = 32768;

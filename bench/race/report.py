@@ -103,7 +103,7 @@ def rows_against(results, pairs, aims):
 
 def llama_rows(model, results):
     pairs = {}
-    for config in ("default", "no-repack"):
+    for config in ("default", "no-repack", "speculative"):
         found = entry_results(results, f"llama-{config}")
         if found:
             pairs[config] = ((found, "pagoda"), (found, "llama-server"))

@@ -28,10 +28,10 @@ struct EngineFlags {
   std::string scheduling_policy = "fcfs";
   int64_t max_num_queued_reqs = 1024;
   int64_t max_num_queued_tokens = 4 << 20;
-  std::string speculative_config = "off";  // vLLM's JSON, ngram, off
-  std::string packed_cache = "off";        // off, auto, a folder
-  std::string chat_template;               // path; empty: the model's own
-  std::string generation_config = "auto";  // auto, vllm
+  std::string speculative_config = "ngram";  // vLLM's JSON, ngram, off
+  std::string packed_cache = "off";          // off, auto, a folder
+  std::string chat_template;                 // path; empty: the model's own
+  std::string generation_config = "auto";    // auto, vllm
   std::string log_level = "info";
 };
 

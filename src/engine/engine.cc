@@ -286,7 +286,7 @@ void Engine::Impl::run_until_stopped() {
   while (inbox.wait(!requests_.empty())) {
     step();
     // While requests run, their threads need the CPUs more.
-    if (requests_.empty()) warmer_->reached(kv_.pool().total() - kv_.pool().num_free());
+    if (requests_.empty()) warmer_->reached(kv_.pool().num_touched(), kv_.pool().most_used());
   }
   shut_down();
 }

@@ -14,7 +14,7 @@ size_t rounded_end(size_t bytes, const KvStorage& storage) {
 }  // namespace
 
 KvWarmer::KvWarmer(KvStorage& storage) : storage_(storage) {
-  wanted_ = rounded_end(kAhead, storage_);
+  wanted_ = rounded_end(kLeastAhead, storage_);
   thread_ = std::thread([this] { run(); });
 }
 
@@ -25,9 +25,10 @@ KvWarmer::~KvWarmer() {
   thread_.join();
 }
 
-void KvWarmer::reached(int blocks) noexcept {
-  const size_t wanted =
-      rounded_end(static_cast<size_t>(blocks) * kv_block_bytes(storage_.shape()) + kAhead, storage_);
+void KvWarmer::reached(int touched, int most_used) noexcept {
+  const size_t block = kv_block_bytes(storage_.shape());
+  const size_t ahead = std::max(kLeastAhead, static_cast<size_t>(most_used) * block);
+  const size_t wanted = rounded_end(static_cast<size_t>(touched) * block + ahead, storage_);
   if (wanted <= wanted_.load(std::memory_order_relaxed)) return;
   wanted_.store(wanted, std::memory_order_release);
   wanted_.notify_one();

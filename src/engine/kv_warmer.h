@@ -11,11 +11,12 @@ namespace pagoda::engine {
 
 // Memory is taken from the system when it is first touched, and zeroing a page there costs up to milliseconds
 // per megabyte on virtual machines: a long prompt spent a fifth of its time there. While the engine has
-// nothing to do, a thread gets kAhead bytes beyond the blocks that have been in use. Blocks are used for the
-// first time in ascending order (kv::BlockPool).
+// nothing to do, a thread gets as much beyond the blocks that have been in use as the busiest moment so far
+// used, so that the next one like it finds memory, and at least kLeastAhead. Blocks are used for the first
+// time in ascending order (kv::BlockPool).
 class KvWarmer {
  public:
-  static constexpr size_t kAhead = size_t{128} << 20;
+  static constexpr size_t kLeastAhead = size_t{128} << 20;
 
   // `storage` must outlive the warmer and stay where it is. Starts at once, from the first block.
   explicit KvWarmer(KvStorage& storage);
@@ -23,8 +24,9 @@ class KvWarmer {
   KvWarmer(const KvWarmer&) = delete;
   KvWarmer& operator=(const KvWarmer&) = delete;
 
-  // `blocks` have been in use at some time. Called by the engine thread before it sleeps.
-  void reached(int blocks) noexcept;
+  // The first `touched` blocks have been in use at some time, `most_used` at the same time. Called by the
+  // engine thread before it sleeps.
+  void reached(int touched, int most_used) noexcept;
 
  private:
   void run();

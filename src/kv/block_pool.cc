@@ -1,5 +1,7 @@
 #include "kv/block_pool.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace pagoda::kv {
@@ -33,6 +35,8 @@ BlockId BlockPool::take_free() {
   free_head_ = entry.next;
   entry = Block{.refs = 1, .state = State::kUsed};
   --num_free_;
+  most_used_ = std::max(most_used_, num_used());
+  num_touched_ = std::max(num_touched_, total() - num_free_);
   return block;
 }
 
@@ -56,6 +60,7 @@ void BlockPool::unlink_cached(BlockId block) {
   (entry.next == kNone ? newest_cached_ : at(entry.next).prev) = entry.prev;
   entry = Block{.refs = 0, .state = State::kUsed};
   --num_cached_;
+  most_used_ = std::max(most_used_, num_used());
 }
 
 void BlockPool::drop(BlockId block, bool findable) {

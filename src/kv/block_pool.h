@@ -21,6 +21,10 @@ class BlockPool {
   int num_free() const noexcept { return num_free_; }
   int num_cached() const noexcept { return num_cached_; }
   int num_used() const noexcept { return total() - num_free_ - num_cached_; }
+  // The most that were used at the same time since the start.
+  int most_used() const noexcept { return most_used_; }
+  // Blocks that have been used at some time: the first ones, as new blocks are taken in ascending order.
+  int num_touched() const noexcept { return num_touched_; }
   int refs(BlockId block) const { return at(block).refs; }
 
   // A free block with one reference. Precondition: num_free() > 0.
@@ -52,6 +56,7 @@ class BlockPool {
   BlockId free_head_;  // a stack: the block given back last is warm in the CPU's caches
   BlockId oldest_cached_, newest_cached_;
   int num_free_ = 0, num_cached_ = 0;
+  int most_used_ = 0, num_touched_ = 0;
 };
 
 }  // namespace pagoda::kv

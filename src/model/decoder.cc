@@ -367,7 +367,8 @@ void LlamaDecoder::measure_groups(GroupStatistics& statistics) {
 void LlamaDecoder::set_wide_groups(const GroupStatistics& statistics) {
   for (size_t index = 0; index < weights_.layers.size(); ++index) {
     LayerWeights& layer = weights_.layers[index];
-    const WideFractions fractions = wide_fractions(static_cast<int>(index), config_.num_layers);
+    const WideFractions fractions =
+        wide_fractions(static_cast<int>(index), config_.num_layers, config_.hidden_size);
     const auto choose = [&](Projection& projection, double fraction) {
       projection.set_wide(statistics.choose(&projection, projection.depth(), fraction));
     };

@@ -67,6 +67,9 @@ void EngineTotals::update(const engine::EngineStats& stats) {
   totals.prefix_cache_queries = stats.prefix_queries;
   totals.prefix_cache_hits = stats.prefix_hits;
   totals.queue_rejected = stats.rejected;
+  totals.spec_decode_drafts = stats.drafts;
+  totals.spec_decode_draft_tokens = stats.draft_tokens;
+  totals.spec_decode_accepted_tokens = stats.accepted_tokens;
   metrics_.update_totals(totals);
   // Scrapes may come in another order than their snapshots were taken.
   if (stats.prompt_tokens > prompt_tokens_) {

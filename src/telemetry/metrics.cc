@@ -141,6 +141,9 @@ class Metrics::Impl {
     prefix_queries_.raise_to(totals.prefix_cache_queries);
     prefix_hits_.raise_to(totals.prefix_cache_hits);
     queue_rejected_.raise_to(totals.queue_rejected);
+    drafts_.raise_to(totals.spec_decode_drafts);
+    draft_tokens_.raise_to(totals.spec_decode_draft_tokens);
+    accepted_tokens_.raise_to(totals.spec_decode_accepted_tokens);
   }
 
   void observe_http_request(std::string_view handler, std::string_view method, int status, double seconds) {
@@ -224,6 +227,12 @@ class Metrics::Impl {
       counter("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.")};
   MirroredCounter queue_rejected_{
       counter("pagoda:queue_rejected_total", "Requests refused because the queue was full.")};
+  MirroredCounter drafts_{
+      counter("vllm:spec_decode_num_drafts_total", "Times that a sequence had drafts in a step.")};
+  MirroredCounter draft_tokens_{
+      counter("vllm:spec_decode_num_draft_tokens_total", "Tokens that were drafted.")};
+  MirroredCounter accepted_tokens_{
+      counter("vllm:spec_decode_num_accepted_tokens_total", "Drafted tokens that turned out to be right.")};
   prometheus::Family<Gauge>& cache_configs_ =
       prometheus::BuildGauge()
           .Name("vllm:cache_config_info")

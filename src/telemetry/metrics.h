@@ -38,6 +38,8 @@ struct EngineTotals {
   uint64_t preemptions = 0;
   uint64_t prefix_cache_queries = 0, prefix_cache_hits = 0;  // in tokens
   uint64_t queue_rejected = 0;                               // requests
+  // Drafts of speculation: times that a sequence had some, tokens, and tokens that turned out to be right.
+  uint64_t spec_decode_drafts = 0, spec_decode_draft_tokens = 0, spec_decode_accepted_tokens = 0;
 };
 
 struct CacheConfig {

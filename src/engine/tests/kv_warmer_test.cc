@@ -41,16 +41,27 @@ bool becomes_resident(KvStorage& storage, size_t bytes) {
 
 TEST(KvWarmer, StaysAheadOfTheBlocksInUse) {
   KvStorage storage({8, 2, 64, DType::kBF16}, 4096);  // 256 MiB and a little
-  ASSERT_GT(storage.bytes(), KvWarmer::kAhead + (size_t{100} << 20));
+  ASSERT_GT(storage.bytes(), KvWarmer::kLeastAhead + (size_t{100} << 20));
   if (!system_can_populate()) GTEST_SKIP() << "this kernel can't populate memory (before Linux 5.14)";
   KvWarmer warmer(storage);
-  EXPECT_TRUE(becomes_resident(storage, KvWarmer::kAhead));
+  EXPECT_TRUE(becomes_resident(storage, KvWarmer::kLeastAhead));
   EXPECT_LT(resident_bytes(storage, storage.bytes()), storage.bytes() - (size_t{8} << 20))
       << "no more than asked";
-  warmer.reached(1000);
-  EXPECT_TRUE(becomes_resident(storage, KvWarmer::kAhead + 1000 * kv_block_bytes(storage.shape())));
-  warmer.reached(4096);  // past the end of the storage
+  warmer.reached(500, 100);
+  EXPECT_TRUE(becomes_resident(storage, KvWarmer::kLeastAhead + 500 * kv_block_bytes(storage.shape())));
+  warmer.reached(4096, 1);  // past the end of the storage
   EXPECT_TRUE(becomes_resident(storage, storage.bytes()));
+}
+
+TEST(KvWarmer, KeepsRoomForTheBusiestMomentOnceMore) {
+  KvStorage storage({8, 2, 64, DType::kBF16}, 8192);
+  if (!system_can_populate()) GTEST_SKIP() << "this kernel can't populate memory (before Linux 5.14)";
+  const size_t block = kv_block_bytes(storage.shape());
+  const int most_used = static_cast<int>(KvWarmer::kLeastAhead / block) + 500;
+  ASSERT_GT(storage.bytes(), (2 * most_used + 100) * block);
+  KvWarmer warmer(storage);
+  warmer.reached(most_used + 100, most_used);
+  EXPECT_TRUE(becomes_resident(storage, (2 * most_used + 100) * block));
 }
 
 // A warmer that can't be stopped would hang here.
@@ -58,7 +69,7 @@ TEST(KvWarmer, EndsAtOnceWhileItWorksAndOnTinyStorages) {
   KvStorage large({4, 2, 64, DType::kBF16}, 4096), tiny({1, 1, 2, DType::kBF16}, 1);
   for (int i = 0; i < 20; ++i) {
     KvWarmer a(large), b(tiny);
-    a.reached(i * 200);
+    a.reached(i * 200, i);
   }
 }
 

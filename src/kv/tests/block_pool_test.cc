@@ -48,6 +48,27 @@ TEST(BlockPoolTest, EvictsTheBlockReleasedLongestAgo) {
   pool.check_integrity();
 }
 
+TEST(BlockPoolTest, RemembersTheBusiestMomentAndHowFarItGot) {
+  BlockPool pool(8);
+  const BlockId a = pool.take_free(), b = pool.take_free(), c = pool.take_free();
+  EXPECT_EQ(pool.most_used(), 3);
+  EXPECT_EQ(pool.num_touched(), 3);
+  pool.drop(a, true);
+  pool.drop(b, true);
+  pool.drop(c, false);
+  const BlockId again = pool.take_free();
+  EXPECT_EQ(again, c) << "one that is free already";
+  EXPECT_EQ(pool.most_used(), 3);
+  EXPECT_EQ(pool.num_touched(), 3);
+  pool.take_free();  // a new one beside the two that are cached
+  EXPECT_EQ(pool.num_touched(), 4);
+  EXPECT_EQ(pool.most_used(), 3) << "cached blocks are not used";
+  pool.retain(a);
+  pool.retain(b);
+  EXPECT_EQ(pool.most_used(), 4);
+  EXPECT_EQ(pool.num_touched(), 4);
+}
+
 TEST(BlockPoolDeathTest, BugsAreCaught) {
   BlockPool pool(1);
   const BlockId a = pool.take_free();

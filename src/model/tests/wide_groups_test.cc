@@ -63,10 +63,19 @@ TEST_F(WideGroupsTest, RowsOfZerosOrNanCountForNothing) {
   EXPECT_EQ(flags(&a_, 64, 0.5), (std::vector<uint8_t>{0, 1}));
 }
 
-TEST(WideFractions, TheLastFifthOfTheLayersIsWideThroughout) {
-  EXPECT_LT(wide_fractions(23, 30).gate_up, 1);
-  EXPECT_EQ(wide_fractions(24, 30).gate_up, 1);
-  EXPECT_EQ(wide_fractions(0, 1).qkv, wide_fractions(0, 4).qkv);
+TEST(WideFractions, TheLastFifthOfTheLayersIsWideThroughoutInTheSmallestModels) {
+  EXPECT_LT(wide_fractions(23, 30, 576).gate_up, 1);
+  EXPECT_EQ(wide_fractions(24, 30, 576).gate_up, 1);
+  EXPECT_EQ(wide_fractions(24, 30, 576).attention_out, 1);
+  EXPECT_EQ(wide_fractions(0, 1, 576).qkv, wide_fractions(0, 4, 576).qkv);
+}
+
+TEST(WideFractions, LargerModelsNeedNoMoreThanQkv) {
+  for (const int layer : {0, 23}) {
+    const WideFractions fractions = wide_fractions(layer, 24, 896);
+    EXPECT_EQ(fractions.qkv, 1);
+    EXPECT_EQ(fractions.attention_out + fractions.gate_up + fractions.down, 0);
+  }
 }
 
 }  // namespace

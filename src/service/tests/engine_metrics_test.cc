@@ -26,6 +26,9 @@ TEST_F(EngineMetricsTest, TotalsAreAddedOnce) {
   stats.blocks_used = 2;
   stats.prompt_tokens = 10;
   stats.generation_tokens = 5;
+  stats.drafts = 2;
+  stats.draft_tokens = 9;
+  stats.accepted_tokens = 4;
   totals.update(stats);
   totals.update(stats);
   stats.generation_tokens = 7;
@@ -35,6 +38,9 @@ TEST_F(EngineMetricsTest, TotalsAreAddedOnce) {
   const std::string text = metrics_.text();
   EXPECT_THAT(text, ContainsRegex("vllm:prompt_tokens_total\\{[^}]*\\} 10\n"));
   EXPECT_THAT(text, ContainsRegex("vllm:generation_tokens_total\\{[^}]*\\} 7\n"));
+  EXPECT_THAT(text, ContainsRegex("vllm:spec_decode_num_drafts_total\\{[^}]*\\} 2\n"));
+  EXPECT_THAT(text, ContainsRegex("vllm:spec_decode_num_draft_tokens_total\\{[^}]*\\} 9\n"));
+  EXPECT_THAT(text, ContainsRegex("vllm:spec_decode_num_accepted_tokens_total\\{[^}]*\\} 4\n"));
   EXPECT_THAT(text, ContainsRegex("vllm:num_requests_running\\{[^}]*\\} 3\n"));
   EXPECT_THAT(text, ContainsRegex("vllm:kv_cache_usage_perc\\{[^}]*\\} 0.25\n"));
 }

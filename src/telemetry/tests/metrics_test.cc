@@ -118,8 +118,10 @@ TEST(MetricsTest, EverySeriesStartsWithZero) {
     EXPECT_EQ(text.type("vllm:" + name), "histogram") << name;
     EXPECT_EQ(text.value("vllm:" + name + "_count" + kLabels), 0) << name;
   }
-  for (const std::string name : {"prompt_tokens_total", "generation_tokens_total", "num_preemptions_total",
-                                 "prefix_cache_queries_total", "prefix_cache_hits_total"}) {
+  for (const std::string name :
+       {"prompt_tokens_total", "generation_tokens_total", "num_preemptions_total",
+        "prefix_cache_queries_total", "prefix_cache_hits_total", "spec_decode_num_drafts_total",
+        "spec_decode_num_draft_tokens_total", "spec_decode_num_accepted_tokens_total"}) {
     EXPECT_EQ(text.type("vllm:" + name), "counter") << name;
     EXPECT_EQ(text.value("vllm:" + name + kLabels), 0) << name;
   }
@@ -228,15 +230,28 @@ TEST(MetricsTest, TokensStepsAndGauges) {
 
 TEST(MetricsTest, TotalsAreMirroredAndNeverFall) {
   Metrics metrics({"m", "0", 8192});
-  metrics.update_totals(
-      {.preemptions = 2, .prefix_cache_queries = 100, .prefix_cache_hits = 48, .queue_rejected = 1});
-  metrics.update_totals(
-      {.preemptions = 2, .prefix_cache_queries = 150, .prefix_cache_hits = 40, .queue_rejected = 4});
+  metrics.update_totals({.preemptions = 2,
+                         .prefix_cache_queries = 100,
+                         .prefix_cache_hits = 48,
+                         .queue_rejected = 1,
+                         .spec_decode_drafts = 7,
+                         .spec_decode_draft_tokens = 30,
+                         .spec_decode_accepted_tokens = 21});
+  metrics.update_totals({.preemptions = 2,
+                         .prefix_cache_queries = 150,
+                         .prefix_cache_hits = 40,
+                         .queue_rejected = 4,
+                         .spec_decode_drafts = 9,
+                         .spec_decode_draft_tokens = 29,
+                         .spec_decode_accepted_tokens = 25});
   const Exposition text = expose(metrics);
   EXPECT_EQ(text.value("vllm:num_preemptions_total" + kLabels), 2);
   EXPECT_EQ(text.value("vllm:prefix_cache_queries_total" + kLabels), 150);
   EXPECT_EQ(text.value("vllm:prefix_cache_hits_total" + kLabels), 48);
   EXPECT_EQ(text.value("pagoda:queue_rejected_total" + kLabels), 4);
+  EXPECT_EQ(text.value("vllm:spec_decode_num_drafts_total" + kLabels), 9);
+  EXPECT_EQ(text.value("vllm:spec_decode_num_draft_tokens_total" + kLabels), 30);
+  EXPECT_EQ(text.value("vllm:spec_decode_num_accepted_tokens_total" + kLabels), 25);
 }
 
 TEST(MetricsTest, CacheConfigIsOneSeries) {
