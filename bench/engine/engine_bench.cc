@@ -26,7 +26,7 @@ using Json = nlohmann::ordered_json;
 using SteadyTime = std::chrono::steady_clock;
 
 struct Options {
-  cli::EngineFlags flags = {.speculative_config = "off"};  // a step yields one token of each sequence
+  cli::EngineFlags flags;
   std::vector<int> batches{1, 2, 4, 8, 16, 32};
   std::vector<int64_t> contexts{128, 512, 2048};
   int64_t max_batch_tokens = 32768;
@@ -306,6 +306,7 @@ int main(int argc, char** argv) {
   app.add_option("--json", options.json_path, "write the figures");
   CLI11_PARSE(app, argc, argv);
   const int64_t longest = *std::max_element(options.contexts.begin(), options.contexts.end());
+  options.flags.speculative_config = "off";  // a step yields one token of each sequence
   options.flags.max_model_len = std::to_string(longest * 3 + 4096);
   auto report = bench::run(options);
   if (!report) {

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "kernels/chunks.h"
 #include "kernels/dispatch.h"
 
 namespace pagoda::kernels {

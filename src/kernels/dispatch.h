@@ -1,10 +1,8 @@
-// Helpers of the dispatchers: the choice of a tier's table, and how much work goes into one chunk.
+// Helpers of the dispatchers: the choice of a tier's table.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
-#include "base/thread_pool.h"
 #include "kernels/bodies.h"
 #include "kernels/isa.h"
 
@@ -24,17 +22,6 @@ const Body& pick(const Body& scalar_body, const Body& avx2_body, const Body& avx
       break;
   }
   return scalar_body;
-}
-
-// Chunks for `items` pieces of together `total_ns`: long enough that taking one from the counter (about 100
-// ns) is noise, short enough that a thread which lost its CPU holds back little, and four per thread so that
-// the ends meet.
-inline int chunk_count(double total_ns, int64_t items, int num_threads) {
-  if (num_threads == 1 || total_ns < 4000) return 1;
-  constexpr double kShortestNs = 4000, kLongestNs = 50000;
-  const double chunk_ns = std::clamp(total_ns / (4.0 * num_threads), kShortestNs, kLongestNs);
-  const double chunks = std::clamp(total_ns / chunk_ns, 1.0, 1e6);
-  return static_cast<int>(std::min(items, static_cast<int64_t>(chunks + 0.5)));
 }
 
 }  // namespace pagoda::kernels

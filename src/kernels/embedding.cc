@@ -1,6 +1,7 @@
 #include "kernels/embedding.h"
 
 #include "base/check.h"
+#include "kernels/chunks.h"
 #include "kernels/dispatch.h"
 
 namespace pagoda::kernels {

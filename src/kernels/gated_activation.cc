@@ -1,5 +1,6 @@
 #include "kernels/gated_activation.h"
 
+#include "kernels/chunks.h"
 #include "kernels/dispatch.h"
 
 namespace pagoda::kernels {

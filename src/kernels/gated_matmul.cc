@@ -1,6 +1,7 @@
 #include "kernels/gated_matmul.h"
 
 #include "base/check.h"
+#include "kernels/chunks.h"
 #include "kernels/dispatch.h"
 #include "kernels/matmul_internal.h"
 
@@ -43,9 +44,9 @@ void gated_matmul(const Activations& x, const GatedProduct& product, ActivationB
   constexpr double kActivationNs = 0.8;  // one value through activation and conversion
   const double pair_ns = panel_ns(x, *product.gate.weight) + panel_ns(x, *product.up.weight) +
                          kActivationNs * static_cast<double>(x.rows * kPanelRows);
-  const int chunks = chunk_count(pair_ns * static_cast<double>(panels), panels, pool.num_threads());
-  pool.run(chunks, [&](int chunk, int worker) {
-    const auto [begin, end] = chunk_range(panels, chunks, chunk);
+  const ShrinkingChunks chunks(pair_ns * static_cast<double>(panels), panels, pool.num_threads());
+  pool.run(chunks.count(), [&](int chunk, int worker) {
+    const auto [begin, end] = chunks.range(chunk);
     float* const gate = scratch.gate(worker);
     float* const up = scratch.up(worker);
     for (int64_t panel = begin; panel < end; ++panel) {

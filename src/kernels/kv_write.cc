@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "kernels/attention.h"
+#include "kernels/chunks.h"
 #include "kernels/dispatch.h"
 
 namespace pagoda::kernels {

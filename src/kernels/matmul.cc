@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "kernels/chunks.h"
 #include "kernels/dispatch.h"
 #include "kernels/matmul_internal.h"
 
@@ -111,11 +112,11 @@ void matmul(const Activations& x, std::span<const MatmulJob> jobs, ComputePool& 
     num_panels += job.weight->num_panels();
     total_ns += static_cast<double>(job.weight->num_panels()) * panel_ns(x, *job.weight);
   }
-  const int chunks = chunk_count(total_ns, num_panels, pool.num_threads());
-  pool.run(chunks, [&](int chunk, int) {
+  const ShrinkingChunks chunks(total_ns, num_panels, pool.num_threads());
+  pool.run(chunks.count(), [&](int chunk, int) {
     // The panels of all jobs are numbered through; a chunk may cover the end of one job and the start of the
     // next.
-    const auto [begin, end] = chunk_range(num_panels, chunks, chunk);
+    const auto [begin, end] = chunks.range(chunk);
     int64_t first = 0;
     for (const MatmulJob& job : jobs) {
       const int64_t count = job.weight->num_panels();

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "kernels/chunks.h"
 #include "kernels/dispatch.h"
 
 namespace pagoda::kernels {
