@@ -94,8 +94,10 @@ void ComputePool::worker_loop(int worker) {
       generation_.wait(seen, std::memory_order_seq_cst);
       parked_.fetch_sub(1, std::memory_order_seq_cst);
     }
-    if (stop_.load(std::memory_order_relaxed)) return;
+    // In this order: who sees the destructor's generation sees the end, too. The other way round a worker
+    // that slept through the last job could take that generation for a job and wait for the next one.
     seen = generation_.load(std::memory_order_acquire);
+    if (stop_.load(std::memory_order_relaxed)) return;
     take_chunks(seen, worker);
   }
 }

@@ -38,6 +38,17 @@ TEST(ComputePoolTest, ManyShortJobsInARow) {
   EXPECT_GT(total, 0);
 }
 
+// A worker that wakes up late, while the pool ends right after a job, must still see that it ends: it would
+// sleep for ever otherwise, and the pool wait for it.
+TEST(ComputePoolTest, EndsRightAfterAJob) {
+  for (const int threads : {2, 3, 8}) {
+    for (int round = 0; round < 3000; ++round) {
+      ComputePool pool(threads);
+      for (int job = 0; job <= round % 3; ++job) pool.run(2, [](int, int) {});
+    }
+  }
+}
+
 TEST(ComputePoolTest, PlainWritesAreVisibleAcrossRuns) {
   ComputePool pool(2);
   std::vector<int> data(4096);
