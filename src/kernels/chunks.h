@@ -40,7 +40,7 @@ class ShrinkingChunks {
     const double item_ns = total_ns / static_cast<double>(items);
     shortest_ = std::clamp<int64_t>(static_cast<int64_t>(kShortestNs / item_ns), 1, items);
     longest_ = std::clamp<int64_t>(static_cast<int64_t>(kLongestChunkNs / item_ns), shortest_, items);
-    // While more than twice of one batch of the longest chunks is left, every batch is one of those.
+    // While more than two such batches are left, every batch is of the longest chunks.
     const int64_t batch = longest_ * threads_;
     full_batches_ = std::max<int64_t>(0, (items - batch - 1) / batch);
   }

@@ -5,7 +5,8 @@
 // directory, a JSON object; zeros up to data_offset; the panels of all weights as they lie in memory. The
 // directory names everything that the panels depend on: this program's version, the layouts' version, the
 // precision asked for, the model files (name, size, time, hash of samples) and every weight's shape and
-// scheme. Instruction sets don't matter: the layouts are the same for all.
+// scheme; a checksum covers the panels themselves. Instruction sets don't matter: the layouts are the same
+// for all.
 #pragma once
 
 #include <cstdint>
@@ -38,13 +39,13 @@ class PackedCache {
   PackedCache(std::string path, PackedCacheKey key) : path_(std::move(path)), key_(std::move(key)) {}
 
   // The panels, read into memory with huge pages. kNotFound when there is no file; otherwise the message says
-  // in one line what about the file, or about the model since, is another than expected. Trusts the panels
-  // themselves as it would trust the model file, but for samples of each weight that show holes.
+  // in one line what about the file, or about the model since, is another than expected. Every byte of
+  // it is checked against a checksum; one that somebody made to deceive is not told apart.
   Result<CachedPanels> load(const WeightPacker& packer, ComputePool& pool) const;
 
   // Writes the packer's panels, which begin at `memory`, under a second name and then renames: readers see
   // the old file or the new one. kOverloaded while another process writes the same file.
-  Result<void> store(const WeightPacker& packer, const uint8_t* memory) const;
+  Result<void> store(const WeightPacker& packer, const uint8_t* memory, ComputePool& pool) const;
 
   const std::string& path() const noexcept { return path_; }
 

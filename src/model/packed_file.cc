@@ -90,6 +90,17 @@ uint64_t hash_bytes(std::span<const uint8_t> bytes, uint64_t seed) {
   return hash;
 }
 
+uint64_t hash_pieces(std::span<const uint8_t> bytes, ComputePool& pool) {
+  constexpr size_t kPiece = size_t{4} << 20;
+  std::vector<uint64_t> hashes((bytes.size() + kPiece - 1) / kPiece);
+  pool.run(static_cast<int>(hashes.size()), [&](int piece, int) {
+    const size_t at = static_cast<size_t>(piece) * kPiece;
+    hashes[static_cast<size_t>(piece)] =
+        hash_bytes(bytes.subspan(at, std::min(kPiece, bytes.size() - at)), 0);
+  });
+  return hash_bytes({reinterpret_cast<const uint8_t*>(hashes.data()), hashes.size() * sizeof(uint64_t)}, 0);
+}
+
 Result<InputFile> InputFile::open(const std::string& path) {
   InputFile file(path, ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat info {};

@@ -15,6 +15,9 @@ namespace pagoda::model {
 // 64 bits that tell accidents apart; no defence against somebody who wants a collision, who could as well
 // change the file. Chains: the hash so far is the seed of the next.
 uint64_t hash_bytes(std::span<const uint8_t> bytes, uint64_t seed);
+// The same of many bytes, with all threads of the pool: the hash of the hashes of pieces, another value than
+// that of the whole.
+uint64_t hash_pieces(std::span<const uint8_t> bytes, ComputePool& pool);
 
 // A file that is read by offset. Threads may share it.
 class InputFile {

@@ -81,7 +81,7 @@ class PackedCacheTest : public ::testing::Test {
     WeightPacker fresh = packer(weights);
     const auto memory = fresh.pack(pool_);
     ASSERT_TRUE(memory);
-    const auto stored = PackedCache(cache_, key_).store(fresh, memory->get());
+    const auto stored = PackedCache(cache_, key_).store(fresh, memory->get(), pool_);
     ASSERT_TRUE(stored) << stored.error().message;
   }
   // Why the cache is not used; empty when it is.
@@ -108,7 +108,7 @@ TEST_F(PackedCacheTest, GivesBackTheSamePanels) {
   const auto none = cache.load(second, pool_);
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().kind, ErrorKind::kNotFound);
-  const auto stored = cache.store(first, memory->get());
+  const auto stored = cache.store(first, memory->get(), pool_);
   ASSERT_TRUE(stored) << stored.error().message;
   EXPECT_FALSE(fs::exists(cache_ + ".tmp"));
   const auto panels = cache.load(second, pool_);
@@ -142,7 +142,7 @@ TEST_F(PackedCacheTest, KeepsTheMultipliersOfCodes) {
   const auto memory = first.pack(pool_);
   ASSERT_TRUE(memory);
   const PackedCache cache(cache_, key_);
-  ASSERT_TRUE(cache.store(first, memory->get()));
+  ASSERT_TRUE(cache.store(first, memory->get(), pool_));
   const auto panels = cache.load(second, pool_);
   ASSERT_TRUE(panels) << panels.error().message;
   second.use(panels->specs, panels->memory);
@@ -224,8 +224,21 @@ TEST_F(PackedCacheTest, RefusesWhatIsCutOffOrDamaged) {
   bytes = whole;
   std::memset(bytes.data() + (size_t{2} << 20), 0,
               bytes.size() - (size_t{2} << 20));  // a hole instead of panels
-  EXPECT_EQ(with(bytes), "the panels of weight 0 are damaged (checksum)");
+  EXPECT_EQ(with(bytes), "its panels are damaged (checksum)");
   EXPECT_EQ(with(whole), "");
+}
+
+// A wrong weight shows in answers only, and at every start: each byte of the panels must count.
+TEST_F(PackedCacheTest, NoticesASingleBitAnywhereInThePanels) {
+  store();
+  const std::string whole = read_file(cache_);
+  std::string bytes = whole;
+  for (size_t at = size_t{2} << 20; at < whole.size(); at += 509) {
+    bytes[at] ^= 1;
+    write_file(cache_, bytes);
+    EXPECT_EQ(refusal(), "its panels are damaged (checksum)") << at;
+    bytes[at] ^= 1;
+  }
 }
 
 TEST_F(PackedCacheTest, RefusesDirectoriesOfOthers) {
@@ -248,17 +261,17 @@ TEST_F(PackedCacheTest, RefusesDirectoriesOfOthers) {
     write_file(cache_, bytes);
     return refusal();
   };
-  EXPECT_CONTAINS(with("\"format\":1", "\"format\":2"), "its 'format' is 2, this run's 1");
+  EXPECT_CONTAINS(with("\"format\":2", "\"format\":3"), "its 'format' is 3, this run's 2");
   const std::string version = std::to_string(kPackedLayoutVersion);
   EXPECT_CONTAINS(with("\"layouts\":" + version, "\"layouts\":0"),
                   "its 'layouts' is 0, this run's " + version);
-  EXPECT_CONTAINS(with("\"format\":1", "\"f\":1"), "it names no 'format'");
-  EXPECT_CONTAINS(with("\"format\":1", "\"format\":["), "its directory is no JSON object");
+  EXPECT_CONTAINS(with("\"format\":2", "\"f\":1"), "it names no 'format'");
+  EXPECT_CONTAINS(with("\"format\":2", "\"format\":["), "its directory is no JSON object");
   EXPECT_CONTAINS(with("\"name\"", "\"eman\""), "the model file model.gguf has another name");
   EXPECT_CONTAINS(with("\"multipliers\":[[0,0]", "\"multipliers\":[[0]"), "weight 0 has no multipliers");
   EXPECT_CONTAINS(with("[[0,0],[0,0]]", "[[999,0],[0]]"), "weight 0 has no multipliers");
-  EXPECT_CONTAINS(with("\"multipliers\"", "\"multipliets\""), "lacks multipliers or samples");
-  EXPECT_EQ(with("\"format\":1", "\"format\":1"), "");
+  EXPECT_CONTAINS(with("\"multipliers\"", "\"multipliets\""), "lacks multipliers");
+  EXPECT_EQ(with("\"format\":2", "\"format\":2"), "");
 }
 
 TEST_F(PackedCacheTest, IsLeftAloneWhileAnotherProcessWritesIt) {
@@ -267,7 +280,7 @@ TEST_F(PackedCacheTest, IsLeftAloneWhileAnotherProcessWritesIt) {
   PackedWeight weights[2];
   WeightPacker fresh = packer(weights);
   const auto memory = fresh.pack(pool_);
-  const auto stored = PackedCache(cache_, key_).store(fresh, memory->get());
+  const auto stored = PackedCache(cache_, key_).store(fresh, memory->get(), pool_);
   ASSERT_FALSE(stored);
   EXPECT_EQ(stored.error().kind, ErrorKind::kOverloaded);
   EXPECT_FALSE(fs::exists(cache_));
@@ -288,7 +301,7 @@ TEST_F(PackedCacheTest, WritersAndReadersAtOnce) {
       ComputePool pool(1);
       for (int i = 0; i < 10; ++i) {
         if (t < 2) {
-          const auto stored = PackedCache(cache_, key_).store(fresh, memory->get());
+          const auto stored = PackedCache(cache_, key_).store(fresh, memory->get(), pool);
           if (!stored && stored.error().kind != ErrorKind::kOverloaded) ++bad;
         } else if (!PackedCache(cache_, key_).load(fresh, pool)) {
           ++bad;
@@ -306,7 +319,7 @@ TEST_F(PackedCacheTest, AFolderThatCannotBeWrittenIsOneMessage) {
   PackedWeight weights[2];
   WeightPacker fresh = packer(weights);
   const auto memory = fresh.pack(pool_);
-  const auto stored = PackedCache(cache_, key_).store(fresh, memory->get());
+  const auto stored = PackedCache(cache_, key_).store(fresh, memory->get(), pool_);
   ASSERT_FALSE(stored);
   EXPECT_EQ(stored.error().kind, ErrorKind::kIo);
   EXPECT_CONTAINS(stored.error().message, "cannot create " + cache_ + ".tmp: No such file or directory");
@@ -322,7 +335,7 @@ TEST_F(PackedCacheTest, AFullDiskLeavesNothingBehind) {
   const rlimit small{size_t{1} << 20, before.rlim_max};
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
-  const auto stored = PackedCache(cache_, key_).store(fresh, memory->get());
+  const auto stored = PackedCache(cache_, key_).store(fresh, memory->get(), pool_);
   ::setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, handler);
   ASSERT_FALSE(stored);
@@ -413,6 +426,20 @@ TEST(HashBytes, EveryByteAndTheLengthCount) {
   const std::vector<uint8_t> zeros(64);
   EXPECT_NE(hash_bytes(std::span(zeros).first(32), 0), hash_bytes(zeros, 0));
   EXPECT_NE(hash_bytes(std::span(zeros).first(3), 0), hash_bytes(std::span(zeros).first(4), 0));
+}
+
+// Several pieces, the last of them short.
+TEST(HashBytes, PiecesAreAllHashedForAnyNumberOfThreads) {
+  std::vector<uint8_t> bytes((size_t{9} << 20) + 5, 3);
+  ComputePool one(1), three(3);
+  const uint64_t hash = hash_pieces(bytes, one);
+  EXPECT_EQ(hash_pieces(bytes, three), hash);
+  for (const size_t at : {size_t{0}, size_t{4} << 20, (size_t{8} << 20) - 1, bytes.size() - 1}) {
+    bytes[at] ^= 128;
+    EXPECT_NE(hash_pieces(bytes, three), hash) << at;
+    bytes[at] ^= 128;
+  }
+  EXPECT_NE(hash_pieces(std::span(bytes).first(bytes.size() - 5), three), hash);
 }
 
 }  // namespace
