@@ -62,6 +62,10 @@ Result<text::RenderedPrompt> PromptEncoder::encode(const Prompt& prompt, int64_t
     return text::RenderedPrompt{text->text, PAGODA_TRY(tokenizer_.encode(text->text, options))};
   }
   if (const auto* chat = std::get_if<ChatPrompt>(&prompt)) return encode_chat(*chat);
+  if (std::holds_alternative<FimPrompt>(prompt)) {
+    return make_error(ErrorKind::kUnimplemented, "Filling in the middle is not supported in this version.",
+                      "suffix");
+  }
   const auto& ids = std::get<std::vector<TokenId>>(prompt);
   for (const TokenId id : ids) {
     if (id.value < 0 || id.value >= vocab_size) {

@@ -31,7 +31,32 @@ struct TextPrompt {
 struct ChatPrompt {
   std::string context_json;  // messages, tools, add_generation_prompt, template kwargs, ...
 };
-using Prompt = std::variant<TextPrompt, std::vector<TokenId>, ChatPrompt>;
+// Another file of the same project, in front of the one that is edited.
+struct FimFile {
+  std::string name, text;
+};
+// Fill in the middle: the text on both sides of the cursor. Written with the model's own FIM tokens; what
+// doesn't fit the context is cut at the far ends of prefix and suffix, files first.
+struct FimPrompt {
+  std::string prefix, suffix;
+  std::vector<FimFile> files;
+};
+using Prompt = std::variant<TextPrompt, std::vector<TokenId>, ChatPrompt, FimPrompt>;
+
+// What the output must match, as text of the named language.
+struct OutputGrammar {
+  enum class Kind : uint8_t {
+    kJsonObject,  // any JSON object; no text
+    kJsonSchema,  // JSON Schema
+    kRegex,       // the whole output matches
+    kChoice,      // a JSON array of strings: one of them
+    kLark,        // Lark as llguidance reads it, %json and special tokens included
+    kGbnf,        // llama.cpp's grammar language
+  };
+  Kind kind = Kind::kJsonObject;
+  std::string text;
+  std::string param;  // the request's field, for errors
+};
 
 struct GenerationRequest {
   Prompt prompt;
@@ -47,6 +72,7 @@ struct GenerationRequest {
   bool include_stop_str_in_output = false;
   bool ignore_eos = false;
   bool skip_special_tokens = true;
+  std::optional<OutputGrammar> grammar;
   int prompt_logprobs = -1;
   bool prompt_text = false;            // PromptEvent.text is wanted
   int64_t truncate_prompt_tokens = 0;  // keep the last so many prompt tokens; 0 = off

@@ -48,6 +48,26 @@ openai::Finish finish_of(engine::FinishReason reason) {
   return openai::Finish::kNone;
 }
 
+service::OutputGrammar::Kind grammar_kind(openai::OutputGrammar::Kind kind) {
+  using From = openai::OutputGrammar::Kind;
+  using To = service::OutputGrammar::Kind;
+  switch (kind) {
+    case From::kJsonObject:
+      return To::kJsonObject;
+    case From::kJsonSchema:
+      return To::kJsonSchema;
+    case From::kRegex:
+      return To::kRegex;
+    case From::kChoice:
+      return To::kChoice;
+    case From::kLark:
+      return To::kLark;
+    case From::kGbnf:
+      break;
+  }
+  return To::kGbnf;
+}
+
 }  // namespace
 
 service::GenerationRequest generation_request(const openai::CommonFields& fields) {
@@ -63,6 +83,10 @@ service::GenerationRequest generation_request(const openai::CommonFields& fields
   request.include_stop_str_in_output = fields.sampling.include_stop_str_in_output;
   request.ignore_eos = fields.sampling.ignore_eos;
   request.skip_special_tokens = fields.skip_special_tokens;
+  if (fields.grammar) {
+    request.grammar = service::OutputGrammar{grammar_kind(fields.grammar->kind), fields.grammar->text,
+                                             fields.grammar->param};
+  }
   request.prompt_logprobs = engine_logprobs(fields.prompt_logprobs);
   request.truncate_prompt_tokens = fields.truncate_prompt_tokens;
   request.priority = fields.priority;

@@ -53,6 +53,14 @@ struct SamplingFields {
   std::vector<std::string> bad_words;
 };
 
+// What the output must match, as text of the named language.
+struct OutputGrammar {
+  enum class Kind : uint8_t { kJsonObject, kJsonSchema, kRegex, kChoice, kLark, kGbnf };
+  Kind kind = Kind::kJsonObject;
+  std::string text;   // a choice is a JSON array of strings
+  std::string param;  // the field that it came from, for errors
+};
+
 struct CommonFields {
   std::string model;  // as the client wrote it; empty = the server's own
   int n = 1;
@@ -60,6 +68,7 @@ struct CommonFields {
   std::optional<int64_t>
       default_max_tokens;  // bound where the client is silent; absent: the rest of the context
   SamplingFields sampling;
+  std::optional<OutputGrammar> grammar;
   std::optional<int> logprobs;         // alternatives per token; 0 = the sampled one only
   std::optional<int> prompt_logprobs;  // likewise
   bool stream = false, include_usage = false, continuous_usage_stats = false;
