@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "api/http/api_state.h"
-#include "api/http/error_table.h"
 #include "base/check.h"
 #include "base/log.h"
 
@@ -25,7 +24,7 @@ void respond_unsupported_encoding(net::ResponseWriter& response) {
 }
 
 void run_work(ApiState& state, const net::HttpRequest& request,
-              const std::shared_ptr<net::ResponseWriter>& response, Work work) {
+              const std::shared_ptr<net::ResponseWriter>& response, Work work, ErrorResponder respond) {
   Result<void> done;
   try {
     done = work(state, request, response);
@@ -33,7 +32,7 @@ void run_work(ApiState& state, const net::HttpRequest& request,
     done = make_error(ErrorKind::kInternal, "The request failed because of a bug in the server.");
     log::error("{} {} failed: {}", request.method, request.path, failure.what());
   }
-  if (!done) respond_error(*response, done.error());
+  if (!done) respond(*response, done.error());
 }
 
 }  // namespace
@@ -81,15 +80,16 @@ int64_t unix_seconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(now).count();
 }
 
-net::Handler on_text_pool(std::shared_ptr<ApiState> state, Work work) {
-  return [state = std::move(state), work](net::HttpRequest request,
-                                          std::shared_ptr<net::ResponseWriter> response) {
-    if (const auto error = state->unavailable()) return respond_error(*response, *error);
+net::Handler on_text_pool(std::shared_ptr<ApiState> state, Work work, ErrorResponder respond) {
+  return [state = std::move(state), work, respond](net::HttpRequest request,
+                                                   std::shared_ptr<net::ResponseWriter> response) {
+    if (const auto error = state->unavailable()) return respond(*response, *error);
     if (is_encoded(request)) return respond_unsupported_encoding(*response);
     // Shared, as std::function wants to be copyable and the body is large.
     auto shared = std::make_shared<const net::HttpRequest>(std::move(request));
     state->service().run_on_text_pool([state, shared = std::move(shared), response = std::move(response),
-                                       work] { run_work(*state, *shared, response, work); });
+                                       work,
+                                       respond] { run_work(*state, *shared, response, work, respond); });
   };
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "api/http/api.h"
+#include "api/http/error_table.h"
 #include "api/openai/request.h"
 #include "base/result.h"
 #include "service/engine_metrics.h"
@@ -47,11 +48,11 @@ class ApiState {
 int64_t unix_seconds();
 
 // A handler that does its work on the text pool: bodies may be megabytes long, and an I/O thread serves
-// everybody. While the model is not ready it answers 503; an error of `work` becomes the answer, success
-// means that it has answered.
+// everybody. While the model is not ready it answers 503; an error of `work` becomes the answer, through
+// `respond`, and success means that it has answered.
 using Work = Result<void> (*)(ApiState& state, const net::HttpRequest& request,
                               const std::shared_ptr<net::ResponseWriter>& response);
-net::Handler on_text_pool(std::shared_ptr<ApiState> state, Work work);
+net::Handler on_text_pool(std::shared_ptr<ApiState> state, Work work, ErrorResponder respond = respond_error);
 
 void respond_json(net::ResponseWriter& response, std::string body, net::Headers headers = {});
 

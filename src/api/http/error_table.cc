@@ -82,11 +82,15 @@ HttpError http_error(const Error& error) {
           row.retry_after_s};
 }
 
+net::Headers error_headers(const HttpError& error) {
+  net::Headers headers = {{"Content-Type", "application/json"}};
+  if (error.retry_after_s > 0) headers.emplace_back("Retry-After", std::to_string(error.retry_after_s));
+  return headers;
+}
+
 void respond_error(net::ResponseWriter& response, const Error& error) {
   const HttpError answer = http_error(error);
-  net::Headers headers = {{"Content-Type", "application/json"}};
-  if (answer.retry_after_s > 0) headers.emplace_back("Retry-After", std::to_string(answer.retry_after_s));
-  response.respond(answer.status, std::move(headers), openai::error_json(answer.body));
+  response.respond(answer.status, error_headers(answer), openai::error_json(answer.body));
 }
 
 std::string transport_error_body(int status, std::string_view message) {

@@ -17,7 +17,13 @@ struct HttpError {
 
 HttpError http_error(const Error& error);
 
-// Answers with the error as JSON.
+// Content-Type, and Retry-After where it helps.
+net::Headers error_headers(const HttpError& error);
+
+// Answers with an error in the shape of an API. Routes of other shapes have an own one.
+using ErrorResponder = void (*)(net::ResponseWriter& response, const Error& error);
+
+// The shape of OpenAI's API.
 void respond_error(net::ResponseWriter& response, const Error& error);
 
 }  // namespace pagoda::http

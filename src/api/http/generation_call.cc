@@ -2,14 +2,18 @@
 
 #include <numeric>
 
-#include "api/http/error_table.h"
 #include "api/http/event_mapping.h"
 
 namespace pagoda::http {
 namespace {
 
-void append_event(std::string* out, const std::string& data) {
-  out->append("data: ").append(data).append("\n\n");
+std::string event_text(const std::vector<openai::StreamEvent>& events) {
+  std::string text;
+  for (const openai::StreamEvent& event : events) {
+    if (!event.name.empty()) text.append("event: ").append(event.name).append("\n");
+    text.append("data: ").append(event.data).append("\n\n");
+  }
+  return text;
 }
 
 }  // namespace
@@ -96,10 +100,8 @@ void GenerationCall::handle_choice(size_t prompt, service::ChoiceEvent event) {
   openai::ChoiceDelta delta = choice_delta(index, std::move(event));
   if (!options_.stream) return options_.builder->add(std::move(delta));
   begin_stream();
-  std::string events;
-  for (const std::string& chunk : options_.builder->chunks(std::move(delta), usage()))
-    append_event(&events, chunk);
-  response_->write(std::move(events));
+  std::string events = event_text(options_.builder->events(std::move(delta), usage()));
+  if (!events.empty()) response_->write(std::move(events));
 }
 
 void GenerationCall::handle_end(size_t prompt, const service::EndEvent& event) {
@@ -111,10 +113,8 @@ void GenerationCall::handle_end(size_t prompt, const service::EndEvent& event) {
 void GenerationCall::fail(const Error& error) {
   done_ = true;
   cancel_all();
-  if (!streaming_) return respond_error(*response_, error);
-  std::string events;
-  append_event(&events, openai::error_json(http_error(error).body));
-  response_->write(std::move(events));
+  if (!streaming_) return options_.respond_error(*response_, error);
+  response_->write(event_text(options_.builder->error_events(http_error(error).body)));
   response_->end_stream();
 }
 
@@ -126,10 +126,7 @@ void GenerationCall::finish() {
     return response_->respond(200, std::move(headers), options_.builder->body(usage()));
   }
   begin_stream();
-  std::string events;
-  if (options_.include_usage) append_event(&events, options_.builder->usage_chunk(usage()));
-  append_event(&events, "[DONE]");
-  response_->write(std::move(events));
+  response_->write(event_text(options_.builder->last_events(usage())));
   response_->end_stream();
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/http/error_table.h"
 #include "api/openai/response.h"
 #include "base/result.h"
 #include "net/http_types.h"
@@ -16,10 +17,10 @@ namespace pagoda::http {
 
 struct CallOptions {
   std::unique_ptr<openai::ResponseBuilder> builder;
-  net::Headers headers;  // of a successful answer, beside Content-Type
-  int n = 1;             // choices of each prompt
+  ErrorResponder respond_error = http::respond_error;  // for errors before the first token
+  net::Headers headers;                                // of a successful answer, beside Content-Type
+  int n = 1;                                           // choices of each prompt
   bool stream = false;
-  bool include_usage = false;
   // Every event behind the prompt is short: an I/O thread may make it.
   bool short_events = false;
 };

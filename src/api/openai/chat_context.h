@@ -15,4 +15,7 @@ namespace pagoda::openai {
 // the result is then meaningless.
 std::string read_chat_context(FieldReader& fields, const ParseOptions& options);
 
+// parse_chat_request() of a body that is parsed already. Other APIs are translated into such a body.
+Result<ChatRequest> read_chat_request(const Json& body, const ParseOptions& options);
+
 }  // namespace pagoda::openai

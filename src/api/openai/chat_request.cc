@@ -42,7 +42,11 @@ void check_tool_choice(FieldReader& fields) {
 
 Result<ChatRequest> parse_chat_request(std::string_view body, const ParseOptions& options) {
   const Json json = PAGODA_TRY(parse_object(body));
-  FieldReader fields(json);
+  return read_chat_request(json, options);
+}
+
+Result<ChatRequest> read_chat_request(const Json& body, const ParseOptions& options) {
+  FieldReader fields(body);
   ChatRequest request;
   CommonFields& common = request.common;
   read_common(fields, options, &common);

@@ -8,10 +8,10 @@ namespace {
 
 constexpr const char* kChunkObject = "chat.completion.chunk";
 
-class ChatBuilder final : public ResponseBuilder {
+class ChatBuilder final : public ChunkBuilder {
  public:
   explicit ChatBuilder(ResponseOptions options)
-      : options_(std::move(options)), choices_(static_cast<size_t>(options_.n)) {}
+      : ChunkBuilder(options.include_usage), options_(std::move(options)), choices_(static_cast<size_t>(options_.n)) {}
 
   void set_prompt(int, PromptInfo info) override { prompt_ = std::move(info); }
 
@@ -110,7 +110,7 @@ class ChatBuilder final : public ResponseBuilder {
 
 }  // namespace
 
-std::unique_ptr<ResponseBuilder> make_chat_builder(ResponseOptions options) {
+std::unique_ptr<ChunkBuilder> make_chat_builder(ResponseOptions options) {
   return std::make_unique<ChatBuilder>(std::move(options));
 }
 

@@ -9,10 +9,10 @@ namespace {
 
 constexpr const char* kObject = "text_completion";
 
-class CompletionBuilder final : public ResponseBuilder {
+class CompletionBuilder final : public ChunkBuilder {
  public:
   explicit CompletionBuilder(ResponseOptions options)
-      : options_(std::move(options)), prompts_(static_cast<size_t>(options_.num_prompts)) {
+      : ChunkBuilder(options.include_usage), options_(std::move(options)), prompts_(static_cast<size_t>(options_.num_prompts)) {
     const bool with_top = options_.logprobs.value_or(0) != 0;
     choices_.assign(static_cast<size_t>(options_.num_prompts) * static_cast<size_t>(options_.n),
                     Choice(with_top));
@@ -114,7 +114,7 @@ class CompletionBuilder final : public ResponseBuilder {
 
 }  // namespace
 
-std::unique_ptr<ResponseBuilder> make_completion_builder(ResponseOptions options) {
+std::unique_ptr<ChunkBuilder> make_completion_builder(ResponseOptions options) {
   return std::make_unique<CompletionBuilder>(std::move(options));
 }
 

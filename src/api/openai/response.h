@@ -61,7 +61,18 @@ struct ResponseOptions {
   bool continuous_usage_stats = false;  // every chunk has the numbers so far
 };
 
-// Collects (body) or passes on (chunks) what a generation yields. One of the two ways per object. Not
+// {"error": {"message", "type", "param", "code"}}; empty param and code become null.
+struct ErrorBody {
+  std::string message, type, param, code;
+};
+std::string error_json(const ErrorBody& error);
+
+// One server-sent event. Its name is empty where an API's streams are data only.
+struct StreamEvent {
+  std::string name, data;
+};
+
+// Collects (body) or passes on (events) what a generation yields. One of the two ways per object. Not
 // thread-safe.
 class ResponseBuilder {
  public:
@@ -73,21 +84,34 @@ class ResponseBuilder {
   virtual void add(ChoiceDelta delta) = 0;
   virtual std::string body(const UsageCounts& usage) = 0;
 
-  // Stream: zero or more chunks for a delta, each the JSON of one event. `usage` as it stands after the
-  // delta.
+  // Stream: zero or more events for a delta; `usage` as it stands after the delta.
+  virtual std::vector<StreamEvent> events(ChoiceDelta delta, const UsageCounts& usage) = 0;
+  // Once every choice has ended.
+  virtual std::vector<StreamEvent> last_events(const UsageCounts& usage) = 0;
+  // An error in the middle of a stream; nothing follows.
+  virtual std::vector<StreamEvent> error_events(const ErrorBody& error) = 0;
+};
+
+// Completions and chat: a stream of JSON chunks without names, then [DONE] unless an error ended it.
+class ChunkBuilder : public ResponseBuilder {
+ public:
+  explicit ChunkBuilder(bool include_usage) : include_usage_(include_usage) {}
+
+  // Zero or more chunks for a delta.
   virtual std::vector<std::string> chunks(ChoiceDelta delta, const UsageCounts& usage) = 0;
   // The chunk without choices that ends a stream with include_usage.
   virtual std::string usage_chunk(const UsageCounts& usage) = 0;
+
+  std::vector<StreamEvent> events(ChoiceDelta delta, const UsageCounts& usage) final;
+  std::vector<StreamEvent> last_events(const UsageCounts& usage) final;
+  std::vector<StreamEvent> error_events(const ErrorBody& error) final;
+
+ private:
+  const bool include_usage_;
 };
 
-std::unique_ptr<ResponseBuilder> make_completion_builder(ResponseOptions options);
-std::unique_ptr<ResponseBuilder> make_chat_builder(ResponseOptions options);
-
-// {"error": {"message", "type", "param", "code"}}; empty param and code become null.
-struct ErrorBody {
-  std::string message, type, param, code;
-};
-std::string error_json(const ErrorBody& error);
+std::unique_ptr<ChunkBuilder> make_completion_builder(ResponseOptions options);
+std::unique_ptr<ChunkBuilder> make_chat_builder(ResponseOptions options);
 
 // GET /v1/models and /v1/models/{id}.
 struct ModelCard {

@@ -1,5 +1,7 @@
 #include "api/openai/response_json.h"
 
+#include <utility>
+
 namespace pagoda::openai {
 namespace {
 
@@ -68,6 +70,23 @@ std::string usage_chunk_json(const ResponseOptions& options, const char* object,
   chunk["choices"] = Json::array();
   chunk["usage"] = usage_json(usage);
   return dump_json(chunk);
+}
+
+std::vector<StreamEvent> ChunkBuilder::events(ChoiceDelta delta, const UsageCounts& usage) {
+  std::vector<StreamEvent> result;
+  for (std::string& chunk : chunks(std::move(delta), usage)) result.push_back({"", std::move(chunk)});
+  return result;
+}
+
+std::vector<StreamEvent> ChunkBuilder::last_events(const UsageCounts& usage) {
+  std::vector<StreamEvent> result;
+  if (include_usage_) result.push_back({"", usage_chunk(usage)});
+  result.push_back({"", "[DONE]"});
+  return result;
+}
+
+std::vector<StreamEvent> ChunkBuilder::error_events(const ErrorBody& error) {
+  return {{"", error_json(error)}};
 }
 
 std::string error_json(const ErrorBody& error) {
