@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "api/openai/output/output_parser.h"
 #include "base/ids.h"
 #include "base/result.h"
 
@@ -93,6 +94,7 @@ struct CompletionRequest {
 struct ChatRequest {
   CommonFields common;
   std::string context_json;  // everything that the template sees
+  OutputParsing parsing;     // of every choice's text
 };
 
 // The bodies of POST /v1/completions and /v1/chat/completions. kInvalidArgument with `param`, kNotFound for

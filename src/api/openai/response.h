@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "api/openai/output/output_parser.h"
 #include "base/ids.h"
 
 namespace pagoda::openai {
@@ -59,6 +60,7 @@ struct ResponseOptions {
   bool return_token_ids = false;
   bool include_usage = false;           // chunks carry "usage": null, and a last chunk has the numbers
   bool continuous_usage_stats = false;  // every chunk has the numbers so far
+  OutputParsing parsing;                // chat: a ChatRequest's
 };
 
 // {"error": {"message", "type", "param", "code"}}; empty param and code become null.
