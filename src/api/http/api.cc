@@ -105,6 +105,8 @@ Api::~Api() = default;
 void Api::register_routes(net::HttpServer& server) {
   server.route("POST", "/v1/completions", on_text_pool(state_, handle_completion));
   server.route("POST", "/v1/chat/completions", on_text_pool(state_, handle_chat));
+  server.route("POST", "/v1/responses", on_text_pool(state_, handle_responses));
+  register_messages_routes(state_, server);
   server.route("POST", "/tokenize", on_text_pool(state_, handle_tokenize));
   server.route("POST", "/detokenize", on_text_pool(state_, handle_detokenize));
   server.route("POST", "/apply-template", on_text_pool(state_, handle_apply_template));

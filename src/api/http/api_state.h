@@ -61,6 +61,11 @@ Result<void> handle_completion(ApiState& state, const net::HttpRequest& request,
                                const std::shared_ptr<net::ResponseWriter>& response);
 Result<void> handle_chat(ApiState& state, const net::HttpRequest& request,
                          const std::shared_ptr<net::ResponseWriter>& response);
+// POST /v1/responses.
+Result<void> handle_responses(ApiState& state, const net::HttpRequest& request,
+                              const std::shared_ptr<net::ResponseWriter>& response);
+// POST /v1/messages and /v1/messages/count_tokens.
+void register_messages_routes(const std::shared_ptr<ApiState>& state, net::HttpServer& server);
 // POST /tokenize, /detokenize and /apply-template.
 Result<void> handle_tokenize(ApiState& state, const net::HttpRequest& request,
                              const std::shared_ptr<net::ResponseWriter>& response);
