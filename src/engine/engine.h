@@ -96,7 +96,10 @@ struct EngineRequest {
   sampling::SamplingParams sampling;  // choice c draws from stream c of the seed
   int prompt_logprobs = -1;           // -1 = none; k = each prompt token and the top k
   int priority = 0;                   // lower runs first under kPriority
-  std::string cache_salt;             // prefix cache entries are shared only among equal salts
+  // Runs only in steps in which nothing else waits or runs, and is the first to be preempted. It has queue
+  // limits of its own, of the same size.
+  bool background = false;
+  std::string cache_salt;  // prefix cache entries are shared only among equal salts
   std::optional<TimePoint> deadline;
   EventSink sink;
 };
@@ -131,12 +134,14 @@ struct RequestTimes {
   int n = 1;
   int64_t max_tokens = 0;
   FinishReason finish = FinishReason::kNone;  // of the last choice
+  bool background = false;                    // its times say when others left it room
 };
 
 // Hooks for metrics; called on the engine thread. All optional.
 struct EngineObserver {
   std::function<void(const RequestTimes&)> on_request_end;
-  // One per token after the first of a choice; 0 s for a token of the same step as the one before.
+  // One per token after the first of a choice, of requests that do not run in the background; 0 s for a token
+  // of the same step as the one before.
   std::function<void(double seconds)> on_inter_token;
   std::function<void(int64_t tokens, double seconds)> on_step;  // tokens in the batch, drafts included
 };

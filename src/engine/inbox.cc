@@ -5,6 +5,15 @@
 #include "base/check.h"
 
 namespace pagoda::engine {
+namespace {
+
+void shorten(QueueSize& queue, const QueueSize& left) {
+  queue.reqs -= left.reqs;
+  queue.tokens -= left.tokens;
+  PAGODA_CHECK(queue.reqs >= 0 && queue.tokens >= 0, "{} requests, {} tokens", queue.reqs, queue.tokens);
+}
+
+}  // namespace
 
 Inbox::Inbox(const EngineOptions& options)
     : max_reqs_(options.max_num_queued_reqs), max_tokens_(options.max_num_queued_tokens) {}
@@ -20,21 +29,22 @@ Result<void> Inbox::submit(EngineRequest request, TimePoint now) {
   {
     const std::lock_guard lock(mutex_);
     if (draining_) return make_error(ErrorKind::kShuttingDown, "the server is shutting down");
-    if (queued_reqs_ >= max_reqs_) {
+    QueueSize& queued = request.background ? queued_background_ : queued_;
+    if (queued.reqs >= max_reqs_) {
       ++rejected_;
       return make_error(ErrorKind::kOverloaded, fmt::format("{} requests wait already; the limit is {} "
                                                             "(--max-num-queued-reqs)",
-                                                            queued_reqs_, max_reqs_));
+                                                            queued.reqs, max_reqs_));
     }
-    if (queued_reqs_ > 0 && queued_tokens_ + num_tokens > max_tokens_) {
+    if (queued.reqs > 0 && queued.tokens + num_tokens > max_tokens_) {
       ++rejected_;
       return make_error(ErrorKind::kOverloaded,
                         fmt::format("{} prompt tokens wait already, {} more would pass the limit of {} "
                                     "(--max-num-queued-tokens)",
-                                    queued_tokens_, num_tokens, max_tokens_));
+                                    queued.tokens, num_tokens, max_tokens_));
     }
-    ++queued_reqs_;
-    queued_tokens_ += num_tokens;
+    ++queued.reqs;
+    queued.tokens += num_tokens;
     ++live_reqs_;
     ++num_submitted_;
     const RequestId id = request.id;
@@ -102,11 +112,10 @@ void Inbox::take(std::vector<Command>& commands) {
 void Inbox::settle(const QueueChange& change) {
   if (change == QueueChange{}) return;
   const std::lock_guard lock(mutex_);
-  queued_reqs_ -= change.left_queue;
-  queued_tokens_ -= change.left_queue_tokens;
+  shorten(queued_, change.left_queue);
+  shorten(queued_background_, change.left_background_queue);
   live_reqs_ -= change.ended;
-  PAGODA_CHECK(queued_reqs_ >= 0 && queued_tokens_ >= 0 && live_reqs_ >= 0, "{} {} {}", queued_reqs_,
-               queued_tokens_, live_reqs_);
+  PAGODA_CHECK(live_reqs_ >= 0, "{} live requests", live_reqs_);
 }
 
 }  // namespace pagoda::engine

@@ -25,17 +25,25 @@ struct Command {
   int choice = kAllChoices;
 };
 
+struct QueueSize {
+  int64_t reqs = 0;
+  int64_t tokens = 0;  // of their prompts
+
+  friend bool operator==(const QueueSize&, const QueueSize&) = default;
+};
+
 // How the engine thread changed what the limits count.
 struct QueueChange {
-  int64_t left_queue = 0;         // requests that ran for the first time or ended before they could
-  int64_t left_queue_tokens = 0;  // their prompt tokens
-  int64_t ended = 0;              // requests whose last event was delivered
+  QueueSize left_queue;             // requests that ran for the first time or ended before they could
+  QueueSize left_background_queue;  // likewise, of those in the background
+  int64_t ended = 0;                // requests whose last event was delivered
 
   friend bool operator==(const QueueChange&, const QueueChange&) = default;
 };
 
 // Bounds what waits. A request counts as queued from submit() until its prompt first runs, and as live until
-// it ends. The engine thread takes the lock only when there is something to take, to tell or to wait for.
+// it ends. What runs in the background queues apart, so that it takes nobody's place. The engine thread takes
+// the lock only when there is something to take, to tell or to wait for.
 class Inbox {
  public:
   explicit Inbox(const EngineOptions& options);
@@ -66,7 +74,8 @@ class Inbox {
   std::condition_variable wake_;
   std::vector<Command> commands_;
   int num_submitted_ = 0;
-  int64_t queued_reqs_ = 0, queued_tokens_ = 0, live_reqs_ = 0;
+  QueueSize queued_, queued_background_;
+  int64_t live_reqs_ = 0;
   uint64_t rejected_ = 0;
   bool draining_ = false;
   std::atomic<bool> stopping_{false};

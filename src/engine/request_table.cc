@@ -41,7 +41,8 @@ std::unique_ptr<Request> make_request(EngineRequest spec, TimePoint arrived, kv:
                     .finished = {},
                     .prompt_tokens = request->num_prompt,
                     .n = spec.n,
-                    .max_tokens = spec.max_tokens};
+                    .max_tokens = spec.max_tokens,
+                    .background = spec.background};
   request->sequences.reserve(static_cast<size_t>(spec.n));
   request->sequences.push_back(std::move(first));
   request->spec = std::move(spec);
@@ -80,8 +81,9 @@ Request* RequestTable::find(RequestId id) {
 void RequestTable::leave_queue(Request& request) {
   if (!request.queued) return;
   request.queued = false;
-  ++queue_change_.left_queue;
-  queue_change_.left_queue_tokens += request.num_prompt;
+  QueueSize& left = request.spec.background ? queue_change_.left_background_queue : queue_change_.left_queue;
+  ++left.reqs;
+  left.tokens += request.num_prompt;
 }
 
 void RequestTable::mark_started(Request& request, TimePoint now) {
@@ -95,7 +97,7 @@ void RequestTable::emit_token(Sequence& sequence, sampling::SampledToken token, 
   Request& request = *sequence.request;
   ++request.times.output_tokens;
   if (request.times.output_tokens == 1) request.times.first_token = now;
-  if (sequence.num_output() > 1 && observer_.on_inter_token) {
+  if (sequence.num_output() > 1 && !sequence.background() && observer_.on_inter_token) {
     observer_.on_inter_token(to_seconds(now - sequence.last_token_time));
   }
   sequence.last_token_time = now;

@@ -49,6 +49,9 @@ void Scheduler::add(Sequence& sequence) {
 }
 
 void Scheduler::adopt(Sequence& sequence) {
+  const bool is_full = std::ssize(running_) >= options_.max_num_seqs;
+  // The step had none in the background, so nothing of the victim is under way.
+  if (is_full && !sequence.background() && running_.back()->background()) preempt_last();
   if (std::ssize(running_) < options_.max_num_seqs) {
     sequence.state = SequenceState::kRunning;
     return insert(running_, sequence);
@@ -68,11 +71,16 @@ void Scheduler::remove(Sequence& sequence) {
 void Scheduler::schedule(Batch& batch) {
   budget_ = options_.max_num_batched_tokens;
   score_rows_ = kPromptScoreRowsPerStep;
+  // The first of each list tells, as those in the background come last.
+  background_step_ = (running_.empty() || running_.front()->background()) &&
+                     (waiting_.empty() || waiting_.front()->background());
   preempted_ = false;
   filling_.clear();
   schedule_decodes();
   plan_drafts();
-  budget_ = std::min(budget_, step_budget_.prompt_tokens(num_decodes_));
+  // Whoever comes while a background step runs waits for its end, so that it keeps to the target, too.
+  const int64_t num_waiting_for_step = background_step_ ? std::max<int64_t>(1, num_decodes_) : num_decodes_;
+  budget_ = std::min(budget_, step_budget_.prompt_tokens(num_waiting_for_step));
   leave_room_for_prompts();
   min_share_ = min_share(budget_);
   schedule_prefills();
@@ -80,7 +88,9 @@ void Scheduler::schedule(Batch& batch) {
   top_up();
   add_drafts();
   for (Sequence* sequence : running_) {
-    if (sequence->num_scheduled > 0) batch.add(*sequence);
+    if (sequence->num_scheduled == 0) continue;
+    PAGODA_CHECK(takes_part(*sequence));
+    batch.add(*sequence);
   }
   num_tokens_ = batch.num_tokens();
 }
@@ -91,9 +101,14 @@ void Scheduler::note_step_time(double seconds) {
   step_budget_.observe(num_tokens_, num_decodes_, seconds);
 }
 
+int64_t Scheduler::count_taking_part(const std::vector<Sequence*>& list) const {
+  const auto end = std::ranges::partition_point(list, [this](const Sequence* s) { return takes_part(*s); });
+  return end - list.begin();
+}
+
 void Scheduler::schedule_decodes() {
   // By index: grant() may shorten the list behind the sequence that it serves.
-  for (size_t i = 0; i < running_.size() && budget_ > 0; ++i) {
+  for (size_t i = 0; i < running_.size() && budget_ > 0 && takes_part(*running_[i]); ++i) {
     if (running_[i]->pending() == 1) grant(*running_[i], 1, /*may_preempt=*/true);
   }
   num_decodes_ = std::ranges::count_if(
@@ -135,8 +150,8 @@ int Scheduler::draft_limit(const Sequence& sequence) const {
 // Drafts count against the tokens of a step like those of prompts, so that they keep to the target of the
 // inter-token latency too. Where prompts would be left with next to nothing, there are no drafts.
 void Scheduler::leave_room_for_prompts() {
-  const bool has_prompts =
-      !waiting_.empty() || std::ranges::any_of(running_, [](const Sequence* s) { return s->pending() > 1; });
+  const auto is_prompt = [this](const Sequence* s) { return takes_part(*s) && s->pending() > 1; };
+  const bool has_prompts = count_taking_part(waiting_) > 0 || std::ranges::any_of(running_, is_prompt);
   if (!has_prompts) return;
   if (budget_ - num_drafts_ < kMinPromptTokens) drafts_.clear();
   if (!drafts_.empty()) budget_ -= num_drafts_;
@@ -149,8 +164,13 @@ void Scheduler::add_drafts() {
   for (const auto& [sequence, planned] : drafts_) {
     int64_t count = planned;
     const int64_t first = sequence->num_computed;
-    if (!kv_.reserve(sequence->table, first, first + 1 + count)) {
+    while (!kv_.reserve(sequence->table, first, first + 1 + count)) {
+      if (!takes_part(*running_.back())) {
+        preempt_last();
+        continue;
+      }
       count = std::min(count, int64_t{sequence->table.size()} * kKvBlockTokens - first - 1);
+      break;
     }
     if (count == 0) continue;
     sequence->proposer->append(static_cast<int>(count), sequence->tokens);
@@ -165,10 +185,10 @@ void Scheduler::add_drafts() {
 }
 
 void Scheduler::schedule_prefills() {
-  const auto is_prefill = [](const Sequence* s) { return s->pending() > 1; };
-  const int64_t free_slots = options_.max_num_seqs - std::ssize(running_);
-  competitors_ =
-      std::ranges::count_if(running_, is_prefill) + std::min<int64_t>(std::ssize(waiting_), free_slots);
+  const auto is_prefill = [this](const Sequence* s) { return takes_part(*s) && s->pending() > 1; };
+  const int64_t free_slots = options_.max_num_seqs - count_taking_part(running_);
+  competitors_ = std::ranges::count_if(running_, is_prefill) +
+                 std::min<int64_t>(count_taking_part(waiting_), free_slots);
   for (size_t i = 0; i < running_.size() && budget_ > 0; ++i) {
     Sequence& sequence = *running_[i];
     if (!is_prefill(&sequence)) continue;
@@ -181,7 +201,7 @@ void Scheduler::schedule_prefills() {
 void Scheduler::admit_waiting() {
   if (preempted_) return;  // blocks are scarce: whoever comes now would be the next to go
   int deferred = 0;
-  for (size_t i = 0; i < waiting_.size() && budget_ > 0;) {
+  for (size_t i = 0; i < waiting_.size() && budget_ > 0 && takes_part(*waiting_[i]);) {
     Sequence& sequence = *waiting_[i];
     if (still_shares(sequence)) {
       ++i;
@@ -237,14 +257,20 @@ bool Scheduler::has_room(const Sequence& sequence) const {
   // kKvBlockTokens steps: without that headroom the newcomer would soon be preempted again.
   int64_t needed = kv::blocks_for(sequence.num_tokens()) - sequence.table.size();
   for (const Sequence* other : running_) {
+    if (!takes_part(*other)) break;  // gets nothing, and gives what it has
     needed += std::max<int64_t>(0, kv::blocks_for(other->num_tokens()) - other->table.size()) + 1;
   }
   return needed <= kv_.num_available();
 }
 
-// Under kPriority a waiting sequence takes the place of one that matters less.
+// A waiting sequence takes the place of one in the background, and under kPriority of one that matters less.
 bool Scheduler::preempt_for(const Sequence& sequence) {
-  if (options_.policy != EngineOptions::Policy::kPriority || running_.empty()) return false;
+  if (running_.empty()) return false;
+  if (!takes_part(*running_.back())) {
+    preempt_last();
+    return true;
+  }
+  if (options_.policy != EngineOptions::Policy::kPriority) return false;
   if (running_.back()->request->spec.priority <= sequence.request->spec.priority) return false;
   preempt_last();
   return true;
@@ -276,7 +302,8 @@ void Scheduler::grant(Sequence& sequence, int64_t limit, bool may_preempt) {
   const int64_t end = sequence.num_computed + sequence.num_scheduled + count;
   while (!kv_.reserve(sequence.table, sequence.num_computed, end)) {
     PAGODA_CHECK(running_.size() > 1, "{} tokens do not fit {} blocks", end, kv_.pool().total());
-    if (!may_preempt || running_.back() == &sequence) return;
+    if (!may_preempt && takes_part(*running_.back())) return;
+    if (running_.back() == &sequence) return;
     preempt_last();
   }
   sequence.num_scheduled += count;
@@ -294,7 +321,7 @@ void Scheduler::preempt_last() {
   kv_.release(victim.table);
   victim.state = SequenceState::kPreempted;
   insert(waiting_, victim);
-  preempted_ = true;
+  if (takes_part(victim)) preempted_ = true;
   ++counters_.preemptions;
 }
 

@@ -22,6 +22,10 @@ struct SchedulerCounters {
 // pauses. Hence the first sequence always makes progress: it can take every block, and admission made sure
 // that the pool is enough for it alone. Drafts come last: they take only blocks that nobody else took, and
 // what the rejected ones held is given back after the step.
+//
+// Sequences in the background take part in a step only if there are no others at all: a step never has
+// tokens of both kinds. While there are others, those in the background keep their blocks and their places in
+// running(), and lose both, the last one first, as soon as one of the others wants them.
 class Scheduler {
  public:
   Scheduler(const EngineOptions& options, kv::KvManager& kv);
@@ -70,6 +74,10 @@ class Scheduler {
   void admit_waiting();
   void top_up();
 
+  // All that the current step is about. Both lists begin with these.
+  bool takes_part(const Sequence& sequence) const { return background_step_ || !sequence.background(); }
+  int64_t count_taking_part(const std::vector<Sequence*>& list) const;
+
   Admission try_admit(Sequence& sequence);
   bool has_room(const Sequence& sequence) const;
   bool preempt_for(const Sequence& sequence);
@@ -88,13 +96,14 @@ class Scheduler {
   StepBudget step_budget_;
 
   // Of the current step.
-  int64_t budget_ = 0;       // tokens left
-  int64_t num_decodes_ = 0;  // sequences that get the token after an output token
-  int64_t num_tokens_ = 0;   // of the whole batch, once it is decided
-  int64_t min_share_ = 0;    // the least that a prompt gets while others want some too
-  int64_t score_rows_ = 0;   // prompt tokens left that may be scored
-  int64_t competitors_ = 0;  // prompts that may still want tokens, after the one being served
-  bool preempted_ = false;
+  int64_t budget_ = 0;             // tokens left
+  int64_t num_decodes_ = 0;        // sequences that get the token after an output token
+  int64_t num_tokens_ = 0;         // of the whole batch, once it is decided
+  int64_t min_share_ = 0;          // the least that a prompt gets while others want some too
+  int64_t score_rows_ = 0;         // prompt tokens left that may be scored
+  int64_t competitors_ = 0;        // prompts that may still want tokens, after the one being served
+  bool background_step_ = false;   // nobody else is there
+  bool preempted_ = false;         // somebody who takes part
   std::vector<Filling> filling_;   // prompts that get on in this step
   std::vector<DraftPlan> drafts_;  // fewer than max_rows together
   int64_t num_drafts_ = 0;         // planned, then granted

@@ -14,7 +14,7 @@ Sequence* Request::find(int choice) {
 bool runs_before(const Sequence& a, const Sequence& b, EngineOptions::Policy policy) {
   const auto rank = [policy](const Sequence& s) {
     const int priority = policy == EngineOptions::Policy::kPriority ? s.request->spec.priority : 0;
-    return std::tuple(priority, s.request->arrival, s.choice);
+    return std::tuple(s.background(), priority, s.request->arrival, s.choice);
   };
   return rank(a) < rank(b);
 }

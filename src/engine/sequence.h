@@ -45,6 +45,7 @@ struct Sequence {
 
   std::unique_ptr<DraftProposer> proposer;  // null until drafts are first thought of
 
+  bool background() const;
   int64_t num_tokens() const { return static_cast<int64_t>(tokens.size()) - num_drafts; }
   int64_t num_output() const { return num_tokens() - num_prompt; }
   // Tokens to run before the next one can be sampled; never 0 between steps.
@@ -83,8 +84,12 @@ struct Request {
   Sequence* find(int choice);  // null when it is unforked
 };
 
-// The order in which sequences get tokens and blocks. Total: no two sequences are equal. The last one is
-// preempted first.
+inline bool Sequence::background() const {
+  return request->spec.background;
+}
+
+// The order in which sequences get tokens and blocks; those in the background come last. Total: no two
+// sequences are equal. The last one is preempted first.
 bool runs_before(const Sequence& a, const Sequence& b, EngineOptions::Policy policy);
 
 }  // namespace pagoda::engine

@@ -38,10 +38,34 @@ TEST(InboxTest, CountsUntilSettled) {
   ASSERT_TRUE(inbox.submit(request(2, 4), {}).has_value());
   EXPECT_EQ(inbox.submit(request(3, 5), {}).error().kind, ErrorKind::kOverloaded);
   EXPECT_EQ(inbox.num_rejected(), 1u);
-  inbox.settle({.left_queue = 1, .left_queue_tokens = 3, .ended = 0});
+  inbox.settle({.left_queue = {1, 3}, .left_background_queue = {}, .ended = 0});
   EXPECT_TRUE(inbox.submit(request(3, 5), {}).has_value());
   EXPECT_FALSE(inbox.idle());
-  inbox.settle({.left_queue = 2, .left_queue_tokens = 9, .ended = 3});
+  inbox.settle({.left_queue = {2, 9}, .left_background_queue = {}, .ended = 3});
+  EXPECT_TRUE(inbox.idle());
+}
+
+TEST(InboxTest, TheBackgroundHasALimitOfItsOwn) {
+  EngineOptions options;
+  options.max_num_queued_reqs = 2;
+  options.max_num_queued_tokens = 10;
+  Inbox inbox(options);
+  const auto submit = [&](uint64_t id, size_t num_tokens, bool background) {
+    EngineRequest r = request(id, num_tokens);
+    r.background = background;
+    return inbox.submit(std::move(r), {}).has_value();
+  };
+  EXPECT_TRUE(submit(1, 5, true));
+  EXPECT_FALSE(submit(2, 6, true)) << "too many tokens";
+  EXPECT_TRUE(submit(2, 5, true));
+  EXPECT_FALSE(submit(3, 1, true)) << "too many requests";
+  EXPECT_TRUE(submit(4, 5, false));
+  EXPECT_TRUE(submit(5, 5, false));
+  EXPECT_FALSE(submit(6, 1, false));
+  inbox.settle({.left_queue = {}, .left_background_queue = {1, 5}, .ended = 1});
+  EXPECT_FALSE(submit(6, 1, false));
+  EXPECT_TRUE(submit(6, 1, true));
+  inbox.settle({.left_queue = {2, 10}, .left_background_queue = {2, 6}, .ended = 4});
   EXPECT_TRUE(inbox.idle());
 }
 

@@ -21,6 +21,7 @@ class EngineSimulator {
         options_(random_options()),
         harness_(options_, {}, /*num_threads=*/2, text_) {
     arrivals_percent_ = pick(5, 80);
+    background_percent_ = chance(60) ? pick(0, 80) : 0;
     harness_.model().on_forward = [this](const model::ForwardInput& input) {
       harness_.clock().advance(std::chrono::microseconds(random_() % 1000 * input.tokens.size()));
     };
@@ -103,6 +104,7 @@ class EngineSimulator {
     r.sampling = make_sampling();
     if (chance(15)) r.prompt_logprobs = pick(0, 3);
     if (chance(30)) r.priority = pick(-2, 2);
+    r.background = chance(background_percent_);
     if (chance(10)) r.cache_salt = "salt";
     if (chance(5)) r.deadline = harness_.clock().now() + std::chrono::milliseconds(pick(0, 100));
     return r;
@@ -218,7 +220,7 @@ class EngineSimulator {
   std::map<uint64_t, EngineRequest> requests_;
   std::set<uint64_t> live_, may_be_cut_;
   EngineStats stats_;
-  int arrivals_percent_ = 0;
+  int arrivals_percent_ = 0, background_percent_ = 0;
   int stalled_steps_ = 0;
 };
 
