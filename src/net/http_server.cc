@@ -279,6 +279,19 @@ void HttpServer::route(std::string method, std::string path, Handler handler) {
   impl_->context().router.add(std::move(method), std::move(path), std::move(handler));
 }
 
+bool HttpServer::has_route(std::string_view method, std::string_view path) const {
+  return impl_->context().router.find(method, path).handler != nullptr;
+}
+
+void HttpServer::dispatch(HttpRequest request, std::shared_ptr<ResponseWriter> response) const {
+  const Router::Match match = impl_->context().router.find(request.method, request.path);
+  if (match.handler != nullptr) return (*match.handler)(std::move(request), std::move(response));
+  const int status = match.pattern.empty() ? 404 : 405;
+  const char* message = status == 404 ? "There is no such route." : "This route has other methods.";
+  response->respond(status, {{"Content-Type", "application/json"}},
+                    impl_->context().error_body(status, message));
+}
+
 Result<uint16_t> HttpServer::start() {
   return impl_->start();
 }

@@ -40,10 +40,15 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  // Before start(). `path` is exact, or ends in "/{name}" to match one more segment. HEAD is answered where
+  // Before start(). `path` is exact, or has one segment "/{name}" that matches any. HEAD is answered where
   // GET is; OPTIONS is answered by the server; another method on a known path gives 405 with Allow, an
   // unknown path 404.
   void route(std::string method, std::string path, Handler handler);
+
+  bool has_route(std::string_view method, std::string_view path) const;
+  // Hands over a request as if it had come over a connection, whether the server was started or not: the
+  // handler is called by the caller, and a path without one gets 404 or 405. No limits, no metrics.
+  void dispatch(HttpRequest request, std::shared_ptr<ResponseWriter> response) const;
 
   // Binds and starts the threads; the bound port (0 for a Unix socket). kIo naming address and reason
   // ("address in use").

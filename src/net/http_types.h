@@ -21,8 +21,9 @@ struct HttpRequest {
   std::string query;   // after '?', may be empty
   Headers headers;
   std::string body;
-  std::string remote;      // "127.0.0.1:51234", or "unix"
-  std::string request_id;  // the client's X-Request-Id if it is short and printable, else made here
+  std::string remote;       // "127.0.0.1:51234", or "unix"
+  std::string request_id;   // the client's X-Request-Id if it is short and printable, else made here
+  bool background = false;  // a line of a batch: runs when nothing else does; never set by a client
 
   // First header of that name, compared without case; empty when absent.
   std::string_view header(std::string_view name) const;

@@ -19,8 +19,10 @@ TargetParts split_target(std::string_view target) {
 
 bool Router::Route::matches(std::string_view path) const {
   if (prefix.empty()) return path == pattern;
-  return path.size() > prefix.size() && path.starts_with(prefix) &&
-         path.find('/', prefix.size()) == std::string_view::npos;
+  if (path.size() <= prefix.size() + suffix.size()) return false;
+  if (!path.starts_with(prefix) || !path.ends_with(suffix)) return false;
+  const std::string_view segment = path.substr(prefix.size(), path.size() - prefix.size() - suffix.size());
+  return segment.find('/') == std::string_view::npos;
 }
 
 const Handler* Router::Route::handler_of(std::string_view method) const {
@@ -54,8 +56,12 @@ void Router::add(std::string method, std::string pattern, Handler handler) {
     return;
   }
   Route route;
-  const size_t brace = pattern.rfind("/{");
-  if (brace != std::string::npos && pattern.ends_with('}')) route.prefix = pattern.substr(0, brace + 1);
+  const size_t open = pattern.find("/{"), close = pattern.find('}');
+  if (open != std::string::npos) {
+    PAGODA_CHECK(close != std::string::npos, "route {}", pattern);
+    route.prefix = pattern.substr(0, open + 1);
+    route.suffix = pattern.substr(close + 1);
+  }
   route.pattern = std::move(pattern);
   route.handlers.emplace_back(std::move(method), std::move(handler));
   routes_.push_back(std::move(route));

@@ -20,8 +20,8 @@ TargetParts split_target(std::string_view target);
 // walked around.
 class Router {
  public:
-  // `pattern` is exact, or ends in "/{name}" for one more non-empty segment. An exact pattern wins over such
-  // a one.
+  // `pattern` is exact, or has one segment "/{name}", which stands for any that is not empty. An exact
+  // pattern wins over such a one.
   void add(std::string method, std::string pattern, Handler handler);
 
   struct Match {
@@ -36,6 +36,7 @@ class Router {
   struct Route {
     std::string pattern;
     std::string prefix;  // of a pattern with a segment to match: all up to its '{'; else empty
+    std::string suffix;  // and all behind its '}'
     std::vector<std::pair<std::string, Handler>> handlers;
 
     bool matches(std::string_view path) const;

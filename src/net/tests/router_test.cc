@@ -34,6 +34,19 @@ TEST_F(RouterTest, ExactAndOneSegment) {
   EXPECT_EQ(call("GET", "/v1/models/all"), "/v1/models/all");
 }
 
+TEST_F(RouterTest, ASegmentInTheMiddle) {
+  router_.add("GET", "/v1/files/{id}", [this](HttpRequest, auto) { called_ = "/v1/files/{id}"; });
+  router_.add("GET", "/v1/files/{id}/content",
+              [this](HttpRequest, auto) { called_ = "/v1/files/{id}/content"; });
+  EXPECT_EQ(call("GET", "/v1/files/a/content"), "/v1/files/{id}/content");
+  EXPECT_EQ(call("GET", "/v1/files/a"), "/v1/files/{id}");
+  EXPECT_EQ(call("GET", "/v1/files/content"), "/v1/files/{id}");
+  for (const char* path :
+       {"/v1/files//content", "/v1/files/a/b/content", "/v1/files/a/content/", "/v1/files/"}) {
+    EXPECT_EQ(call("GET", path), "404") << path;
+  }
+}
+
 TEST_F(RouterTest, OneSpellingPerPath) {
   for (const char* path : {"//v1/x", "/v1/x/", "/V1/x", "/v1/%78", "/v1/./x", "/v1/y/../x", "/v1/x;a", "/v1",
                            "", "*", "/v1/models/", "/v1/models/a/b", "/v1/modelsx"}) {
