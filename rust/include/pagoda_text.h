@@ -1,8 +1,8 @@
-// C ABI of the Rust library in rust/: tokenizers and chat templates.
+// C ABI of the Rust library in rust/: tokenizers, chat templates and grammars.
 //
 // Text is UTF-8 as (pointer, bytes), never zero-terminated. Functions that can fail return a pt_status; the
 // reason of the calling thread's last failure is in pt_last_error(). Objects are immutable and may be
-// shared by threads, streams excepted. What a function hands out through a pt_text or pt_ids is owned by
+// shared by threads, streams and matchers excepted. What a function hands out through a pt_text or pt_ids is owned by
 // the caller and freed with pt_*_free.
 #pragma once
 
@@ -79,6 +79,25 @@ typedef struct {
 } pt_prompt;
 pt_status pt_render_chat(const pt_template* chat_template, const pt_tokenizer* tokenizer, const char* context,
                          size_t context_size, pt_prompt* out);
+
+// Grammars of constrained output. A factory keeps nothing of the tokenizer; `logits_width` ids are masked.
+typedef struct pt_grammar_factory pt_grammar_factory;
+typedef struct pt_matcher pt_matcher;
+typedef enum { PT_JSON_SCHEMA = 0, PT_REGEX = 1, PT_CHOICE = 2, PT_LARK = 3 } pt_grammar_kind;
+pt_status pt_grammar_factory_new(const pt_tokenizer* tokenizer, size_t logits_width, const uint32_t* end_ids,
+                                 size_t num_end_ids, pt_grammar_factory** out);
+void pt_grammar_factory_free(pt_grammar_factory* factory);
+// Compiles on a thread with a large stack, for a second at most.
+pt_status pt_matcher_new(const pt_grammar_factory* factory, pt_grammar_kind kind, const char* text,
+                         size_t text_size, pt_matcher** out);
+// A copy that shares nothing.
+pt_status pt_matcher_fork(const pt_matcher* matcher, pt_matcher** out);
+// Bit i of word i / 32 is set when id i may come next; end ids where the grammar accepts. A matcher is of no
+// use after an error.
+pt_status pt_matcher_mask(pt_matcher* matcher, uint32_t* words, size_t num_words);
+// `complete`: nothing can follow.
+pt_status pt_matcher_consume(pt_matcher* matcher, uint32_t id, int* complete);
+void pt_matcher_free(pt_matcher* matcher);
 
 // Tests: strftime_now() shows this instant (seconds since 1970, shown as UTC) from now on in the whole
 // process.

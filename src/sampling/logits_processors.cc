@@ -19,6 +19,21 @@ size_t index_of(TokenId id) {
 
 }  // namespace
 
+void apply_mask(std::span<float> logits, std::span<const uint32_t> mask) {
+  if (mask.empty()) return;
+  for (size_t begin = 0; begin < logits.size(); begin += 32) {
+    const uint32_t bits = begin / 32 < mask.size() ? mask[begin / 32] : 0;
+    const size_t count = std::min<size_t>(32, logits.size() - begin);
+    if (bits == 0) {
+      std::fill_n(logits.begin() + static_cast<std::ptrdiff_t>(begin), count, kMasked);
+    } else if (bits != UINT32_MAX) {
+      for (size_t i = 0; i < count; ++i) {
+        if ((bits >> i & 1) == 0) logits[begin + i] = kMasked;
+      }
+    }
+  }
+}
+
 void keep_allowed(std::span<float> logits, std::span<const TokenId> allowed, std::vector<float>& scratch) {
   if (allowed.empty()) return;
   scratch.clear();

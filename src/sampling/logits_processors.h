@@ -20,6 +20,9 @@ struct ProcessorScratch {
   std::vector<float> kept;      // values of the allowed ids while the row is masked
 };
 
+// Ids whose bit in `mask` is not set become -inf; an empty mask allows all.
+void apply_mask(std::span<float> logits, std::span<const uint32_t> mask);
+
 // Everything but `allowed` becomes -inf; an empty list allows all.
 void keep_allowed(std::span<float> logits, std::span<const TokenId> allowed, std::vector<float>& scratch);
 

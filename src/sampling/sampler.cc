@@ -1,6 +1,7 @@
 #include "sampling/sampler.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -20,8 +21,17 @@ constexpr float kNegInf = -std::numeric_limits<float>::infinity();
 // vLLM's bound: below it a division by the temperature says nothing that the largest logit does not.
 constexpr float kGreedyTemperature = 1e-5f;
 
+// The lowest id of the mask, which outranks the parameters.
+int32_t lowest_of(std::span<const uint32_t> mask) {
+  for (size_t word = 0; word < mask.size(); ++word) {
+    if (mask[word] != 0) return static_cast<int32_t>(word * 32) + std::countr_zero(mask[word]);
+  }
+  return 0;
+}
+
 // The lowest allowed id: what is left to say when no logit is finite.
-int32_t fallback_token(const SamplingParams& params, size_t vocab_size) {
+int32_t fallback_token(const SamplingParams& params, std::span<const uint32_t> mask, size_t vocab_size) {
+  if (!mask.empty()) return lowest_of(mask);
   int32_t lowest = std::numeric_limits<int32_t>::max();
   for (const TokenId id : params.allowed_token_ids) {
     if (id.value >= 0 && static_cast<size_t>(id.value) < vocab_size) lowest = std::min(lowest, id.value);
@@ -38,12 +48,12 @@ class Sampler::Impl {
   }
 
   SampledToken sample(std::span<float> logits, const SamplingParams& params, const TokenHistory& history,
-                      uint32_t choice) {
+                      uint32_t choice, std::span<const uint32_t> mask) {
     const bool wants_logprobs = params.num_logprobs != -1;
     // Otherwise at most values that are no numbers change, and these count alike in both places.
-    const bool keeps_raw = wants_logprobs && changes_logits(params);
+    const bool keeps_raw = wants_logprobs && (changes_logits(params) || !mask.empty());
     if (keeps_raw) raw_.assign(logits.begin(), logits.end());
-    std::optional<int32_t> id = prepare(logits, params, history);
+    std::optional<int32_t> id = prepare(logits, params, history, mask);
     if (!id) id = candidates_.pick(uniform01(params.seed, choice, history.output.size()));
     if (wants_logprobs) {
       return score_.score(keeps_raw ? std::span<const float>(raw_) : logits, TokenId{*id},
@@ -55,7 +65,7 @@ class Sampler::Impl {
   }
 
   void distribution(std::span<float> logits, const SamplingParams& params, const TokenHistory& history) {
-    const std::optional<int32_t> certain = prepare(logits, params, history);
+    const std::optional<int32_t> certain = prepare(logits, params, history, {});
     if (!certain) return candidates_.write_distribution(logits);
     std::fill(logits.begin(), logits.end(), 0.0f);
     logits[static_cast<size_t>(*certain)] = 1.0f;
@@ -65,17 +75,18 @@ class Sampler::Impl {
   // Runs all steps. Returns the token where the parameters or the logits leave no choice, else fills
   // candidates_.
   std::optional<int32_t> prepare(std::span<float> logits, const SamplingParams& params,
-                                 const TokenHistory& history) {
+                                 const TokenHistory& history, std::span<const uint32_t> mask) {
     PAGODA_CHECK(static_cast<int64_t>(logits.size()) == vocab_size_, "{} logits for a vocabulary of {}",
                  logits.size(), vocab_size_);
+    apply_mask(logits, mask);
     process_logits(logits, params, history, scratch_);
     if (params.temperature < kGreedyTemperature) {
       const int64_t best = kernels::argmax(logits);
       const bool none = best < 0 || logits[static_cast<size_t>(best)] == kNegInf;
-      return none ? fallback_token(params, logits.size()) : static_cast<int32_t>(best);
+      return none ? fallback_token(params, mask, logits.size()) : static_cast<int32_t>(best);
     }
     const kernels::ScannedRow scanned = scan_finite(logits);
-    if (scanned.max == kNegInf) return fallback_token(params, logits.size());
+    if (scanned.max == kNegInf) return fallback_token(params, mask, logits.size());
     candidates_.collect(scanned, params.temperature, threshold(scanned, params));
     candidates_.keep_nucleus(params.top_p);
     return std::nullopt;
@@ -123,8 +134,8 @@ Sampler::Sampler(Sampler&&) noexcept = default;
 Sampler& Sampler::operator=(Sampler&&) noexcept = default;
 
 SampledToken Sampler::sample(std::span<float> logits, const SamplingParams& params,
-                             const TokenHistory& history, uint32_t choice) {
-  return impl_->sample(logits, params, history, choice);
+                             const TokenHistory& history, uint32_t choice, std::span<const uint32_t> mask) {
+  return impl_->sample(logits, params, history, choice, mask);
 }
 
 void Sampler::distribution(std::span<float> logits, const SamplingParams& params,

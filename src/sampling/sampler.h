@@ -1,6 +1,6 @@
 // From one row of logits to one token, in the order of vLLM's V1 sampler (API.md, "Order of the sampler"):
-// allowed ids, bad words, min_tokens, logit_bias, penalties (repetition, frequency, presence), temperature,
-// min_p, top_k, top_p.
+// grammar mask, allowed ids, bad words, min_tokens, logit_bias, penalties (repetition, frequency, presence),
+// temperature, min_p, top_k, top_p.
 #pragma once
 
 #include <cstdint>
@@ -34,11 +34,12 @@ class Sampler {
   Sampler(Sampler&&) noexcept;
   Sampler& operator=(Sampler&&) noexcept;
 
-  // `logits` [vocab_size] is overwritten. The draw is a pure function of (params.seed, choice,
-  // history.output.size()). NaN logits count as -inf; if nothing finite is left the lowest allowed id is
-  // taken, so it always returns a token.
+  // `logits` [vocab_size] is overwritten. `mask`: a TokenConstraint's, or empty for none; it holds whatever
+  // the parameters say. The draw is a pure function of (params.seed, choice, history.output.size()). NaN
+  // logits count as -inf; if nothing finite is left the lowest allowed id is taken, so it always returns a
+  // token.
   SampledToken sample(std::span<float> logits, const SamplingParams& params, const TokenHistory& history,
-                      uint32_t choice);
+                      uint32_t choice, std::span<const uint32_t> mask = {});
 
   // The distribution that sample() draws from, in place: for tests and best_of. Greedy gives a single 1.
   void distribution(std::span<float> logits, const SamplingParams& params, const TokenHistory& history);

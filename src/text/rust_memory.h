@@ -36,6 +36,9 @@ struct RustDeleter {
 };
 using TokenizerHandle = std::unique_ptr<pt_tokenizer, RustDeleter<pt_tokenizer, pt_tokenizer_free>>;
 using StreamHandle = std::unique_ptr<pt_stream, RustDeleter<pt_stream, pt_stream_free>>;
+using GrammarFactoryHandle =
+    std::unique_ptr<pt_grammar_factory, RustDeleter<pt_grammar_factory, pt_grammar_factory_free>>;
+using MatcherHandle = std::unique_ptr<pt_matcher, RustDeleter<pt_matcher, pt_matcher_free>>;
 using TemplateHandle = std::unique_ptr<pt_template, RustDeleter<pt_template, pt_template_free>>;
 
 }  // namespace pagoda::text::internal

@@ -274,5 +274,34 @@ TEST(SamplerTest, DistributionSumsToOneUnderRandomParameters) {
   }
 }
 
+TEST(Sampler, TheMaskOutranksTheParametersAndLeavesLogprobsAlone) {
+  Sampler sampler(40);
+  std::vector<float> logits(40, 0.0f);
+  logits[3] = 5.0f;
+  const std::vector<float> raw = logits;
+  const std::vector<uint32_t> mask = {1u << 7, 1u << 2};  // ids 7 and 34
+  SamplingParams params;
+  params.temperature = 0.0f;
+  params.num_logprobs = 1;
+  params.logit_bias = {{TokenId{3}, 100.0f}, {TokenId{34}, 1.0f}};
+  const SampledToken greedy = sampler.sample(logits, params, {}, 0, mask);
+  EXPECT_EQ(greedy.token, TokenId{34});
+  EXPECT_EQ(greedy.logprob, score_token(raw, TokenId{34}, 1).logprob);
+  EXPECT_EQ(greedy.top.front().token, TokenId{3});
+
+  params.temperature = 1.0f;
+  params.logit_bias.clear();
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    logits = raw;
+    params.seed = seed;
+    const TokenId token = sampler.sample(logits, params, {}, 0, mask).token;
+    EXPECT_TRUE(token == TokenId{7} || token == TokenId{34}) << token.value;
+  }
+
+  params.allowed_token_ids = {TokenId{1}};  // contradicts the mask
+  logits = raw;
+  EXPECT_EQ(sampler.sample(logits, params, {}, 0, mask).token, TokenId{7});
+}
+
 }  // namespace
 }  // namespace pagoda::sampling

@@ -1,0 +1,168 @@
+#include "text/grammar.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "text/tests/tiny_tokenizers.h"
+
+namespace pagoda::text {
+namespace {
+
+constexpr int32_t kEnd = 256, kCall = 257;
+constexpr int64_t kWidth = 320;  // wider than the vocabulary
+
+std::shared_ptr<const GrammarCompiler> compiler() {
+  static const auto tokenizer =
+      load_tokenizer(byte_tokenizer_json({{"<|end|>"}, {"<tool_call>", /*special=*/false}})).value();
+  const std::vector<TokenId> ends = {TokenId{kEnd}};
+  static const auto made = GrammarCompiler::create(*tokenizer, kWidth, ends).value();
+  return made;
+}
+
+std::string error_of(GrammarKind kind, const std::string& text) {
+  const auto matcher = compiler()->compile(kind, text);
+  return matcher ? "" : matcher.error().message;
+}
+
+struct Walk {
+  bool possible = true, complete = false, may_end = false;
+};
+
+// Feeds the text byte by byte, then asks whether the end may come.
+Walk walk(GrammarMatcher& matcher, const std::string& text) {
+  Walk result;
+  std::vector<uint32_t> mask((kWidth + 31) / 32);
+  const auto allows = [&](int32_t id) {
+    EXPECT_TRUE(matcher.fill_mask(mask).has_value());
+    return (mask[static_cast<size_t>(id) / 32] >> (id % 32) & 1) != 0;
+  };
+  for (const char c : text) {
+    const int32_t id = static_cast<unsigned char>(c);
+    if (result.complete || !allows(id)) return {.possible = false, .complete = false, .may_end = false};
+    result.complete = matcher.accept(TokenId{id}).value();
+  }
+  result.may_end = result.complete || allows(kEnd);
+  for (int64_t id = 258; id < kWidth; ++id)
+    EXPECT_EQ(mask[static_cast<size_t>(id) / 32] >> (id % 32) & 1, 0u);
+  return result;
+}
+
+bool accepts(GrammarKind kind, const std::string& grammar, const std::string& text) {
+  auto matcher = compiler()->compile(kind, grammar);
+  EXPECT_TRUE(matcher.has_value()) << matcher.error().message;
+  if (!matcher) return false;
+  const Walk result = walk(*matcher, text);
+  return result.possible && result.may_end;
+}
+
+TEST(Grammar, SchemasRegexesChoicesAndLarkSayWhatMayComeNext) {
+  const std::string schema =
+      R"({"type":"object","properties":{"a":{"type":"integer"}},"required":["a"],"additionalProperties":false})";
+  EXPECT_TRUE(accepts(GrammarKind::kJsonSchema, schema, R"({"a":12})"));
+  EXPECT_FALSE(accepts(GrammarKind::kJsonSchema, schema, R"({"a":"x"})"));
+  EXPECT_FALSE(accepts(GrammarKind::kJsonSchema, schema, R"({"a":1)"));
+  EXPECT_TRUE(accepts(GrammarKind::kRegex, R"(^\d{3}-[a-z/]+$)", "123-a/b"));
+  EXPECT_FALSE(accepts(GrammarKind::kRegex, R"(\d{3})", "12"));
+  EXPECT_TRUE(accepts(GrammarKind::kChoice, R"(["yes","n\"\n\u00fc"])", "n\"\n\u00fc"));
+  EXPECT_FALSE(accepts(GrammarKind::kChoice, R"(["yes","no"])", "ye"));
+  EXPECT_TRUE(accepts(GrammarKind::kLark, "start: \"a\" b\nb: \"(\" b \")\" | \"x\"", "a((x))"));
+}
+
+TEST(Grammar, CompleteMeansThatNothingCanFollow) {
+  auto fixed = compiler()->compile(GrammarKind::kChoice, R"(["ab"])").value();
+  EXPECT_TRUE(walk(fixed, "ab").complete);
+  auto open = compiler()->compile(GrammarKind::kRegex, "a+").value();
+  const Walk result = walk(open, "aa");
+  EXPECT_TRUE(result.may_end && !result.complete);
+}
+
+TEST(Grammar, WhitespaceInJsonIsBounded) {
+  const std::string object = R"({"type":"object"})";
+  EXPECT_TRUE(accepts(GrammarKind::kJsonSchema, object, "{" + std::string(20, ' ') + "}"));
+  EXPECT_FALSE(accepts(GrammarKind::kJsonSchema, object, "{" + std::string(21, ' ') + "}"));
+  EXPECT_FALSE(accepts(GrammarKind::kJsonSchema, object, " {}"));
+  const std::string nested = "start: %json {\"type\":\"object\"," + std::string(kJsonWhitespace) + "}";
+  EXPECT_TRUE(accepts(GrammarKind::kLark, nested, "{" + std::string(20, '\n') + "}"));
+  EXPECT_FALSE(accepts(GrammarKind::kLark, nested, "{" + std::string(21, '\n') + "}"));
+}
+
+TEST(Grammar, LarkNamesControlTokens) {
+  for (const std::string name : {"<tool_call>", "<[257]>"}) {
+    auto matcher = compiler()->compile(GrammarKind::kLark, "start: " + name + " \"x\"").value();
+    std::vector<uint32_t> mask((kWidth + 31) / 32);
+    ASSERT_TRUE(matcher.fill_mask(mask).has_value());
+    EXPECT_EQ(mask[kCall / 32], 1u << (kCall % 32)) << name;
+    EXPECT_EQ(mask['<' / 32] >> ('<' % 32) & 1, 0u);
+    EXPECT_FALSE(matcher.accept(TokenId{kCall}).value());
+    EXPECT_TRUE(matcher.accept(TokenId{'x'}).value());
+  }
+}
+
+TEST(Grammar, ForksGoTheirOwnWays) {
+  auto first = compiler()->compile(GrammarKind::kChoice, R"(["ab","ac"])").value();
+  ASSERT_FALSE(first.accept(TokenId{'a'}).value());
+  auto second = first.fork().value();
+  EXPECT_TRUE(first.accept(TokenId{'b'}).value());
+  EXPECT_TRUE(second.accept(TokenId{'c'}).value());
+}
+
+// CASES B100: each is an error of its own request.
+TEST(Grammar, WrongTextIsAnErrorOfOneLine) {
+  const std::vector<std::pair<GrammarKind, std::string>> wrong = {
+      {GrammarKind::kRegex, "["},
+      {GrammarKind::kRegex, "("},
+      {GrammarKind::kRegex, "*"},
+      {GrammarKind::kRegex, "(?<=x)*"},
+      {GrammarKind::kJsonSchema, R"({"type":"object","properties":{"foo":"bar"}})"},
+      {GrammarKind::kJsonSchema, R"({"type":"hiccup"})"},
+      {GrammarKind::kJsonSchema, R"({"type":123})"},
+      {GrammarKind::kJsonSchema, "123"},
+      {GrammarKind::kJsonSchema, "null"},
+      {GrammarKind::kJsonSchema, R"({"$ref":"#/nope"})"},
+      {GrammarKind::kJsonSchema, R"({"$ref":"#"})"},
+      {GrammarKind::kJsonSchema, R"({"$ref":"http://x/y"})"},
+      {GrammarKind::kJsonSchema, R"({"enum":[]})"},
+      {GrammarKind::kJsonSchema, R"({"type":"string","minLength":3,"maxLength":2})"},
+      {GrammarKind::kChoice, "[]"},
+      {GrammarKind::kLark, "start: this is (not"},
+      {GrammarKind::kLark, "other: \"a\""},
+  };
+  for (const auto& [kind, text] : wrong) {
+    const std::string message = error_of(kind, text);
+    EXPECT_FALSE(message.empty()) << text;
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+    EXPECT_LT(message.size(), 600u) << message;
+  }
+}
+
+// CASES B101: an error or a matcher, and the process lives.
+TEST(Grammar, DeepAndExplosiveTextsDoNoHarm) {
+  const auto repeat = [](const std::string& text, int count) {
+    std::string all;
+    for (int i = 0; i < count; ++i) all += text;
+    return all;
+  };
+  EXPECT_NE(error_of(GrammarKind::kLark, "start: " + repeat("(", 60000) + "\"a\"" + repeat(")", 60000)), "");
+  EXPECT_NE(error_of(GrammarKind::kRegex, repeat("(", 50000)), "");
+  EXPECT_NE(
+      error_of(GrammarKind::kJsonSchema, R"({"type":"string","pattern":")" + repeat("(", 50000) + "\"}"), "");
+  EXPECT_NE(error_of(GrammarKind::kJsonSchema, repeat(R"({"allOf":[)", 2000) + "{}" + repeat("]}", 2000)),
+            "");
+  std::string chain;
+  for (int i = 0; i < 5000; ++i) chain += "r" + std::to_string(i) + ": r" + std::to_string(i + 1) + "\n";
+  error_of(GrammarKind::kLark, "start: r0\n" + chain + "r5000: \"a\"\n");
+  error_of(GrammarKind::kRegex, "(a|b|c){1000}");
+  error_of(GrammarKind::kRegex, "a{99999999}");
+  error_of(GrammarKind::kJsonSchema, R"({"type":"array","minItems":1000000000})");
+  std::string properties;
+  for (int i = 0; i < 500; ++i) {
+    properties += (i > 0 ? ",\"p" : "\"p") + std::to_string(i) + R"(":{"type":"integer"})";
+  }
+  error_of(GrammarKind::kJsonSchema, R"({"type":"object","properties":{)" + properties + "}}");
+  EXPECT_TRUE(accepts(GrammarKind::kChoice, R"(["still"])", "still"));
+}
+
+}  // namespace
+}  // namespace pagoda::text
