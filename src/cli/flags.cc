@@ -35,7 +35,7 @@ void add_switch(CLI::App& app, const std::string& name, bool& value, const std::
 }
 
 void add_engine_flags(CLI::App& app, EngineFlags& flags) {
-  app.add_option("model", flags.model, "GGUF file or Hugging Face folder")->required();
+  app.add_option("model,--model", flags.model, "GGUF file or Hugging Face folder")->required();
   add(app, "--dtype", flags.dtype,
       "auto: weights as the file has them, activations int8 or bf16; float32: exact")
       ->check(CLI::IsMember({"auto", "float32"}));
@@ -123,6 +123,21 @@ void add_generate_flags(CLI::App& app, GenerateFlags& flags) {
   app.add_flag("--ignore-eos", flags.ignore_eos, "go on after the end token");
 }
 
+void add_batch_flags(CLI::App& app, BatchFlags& flags) {
+  add_engine_flags(app, flags.engine);
+  app.add_option("-i,--input", flags.input, "file of requests, a line each; - reads standard input")
+      ->required();
+  app.add_option("-o,--output", flags.output,
+                 "file of answers; what it has already is not computed again; - is standard output")
+      ->required();
+  app.add_option("--served-model-name", flags.served_model_name,
+                 "name(s) that the lines may use; default: the file's")
+      ->envname("PAGODA_SERVED_MODEL_NAME");
+  add_switch(app, "strict-params", flags.strict_params, "unknown request fields are errors");
+  add(app, "--text-threads", flags.text_threads, "threads for tokenizing and templates")
+      ->check(CLI::Range(1, 64));
+}
+
 // vLLM's environment names for the same settings.
 void apply_vllm_aliases(EngineFlags& flags) {
   const char* space = std::getenv("VLLM_CPU_KVCACHE_SPACE");  // GiB
@@ -147,9 +162,10 @@ void apply_vllm_aliases(EngineFlags& flags) {
 Result<CommandLine> parse_command_line(const std::vector<std::string>& args) {
   CommandLine line;
   if (!args.empty() && !args[0].starts_with('-') && args[0] != "serve" && args[0] != "generate" &&
-      args[0] != "inspect") {
-    return make_error(ErrorKind::kInvalidArgument,
-                      fmt::format("unknown command '{}': serve, generate and inspect are known", args[0]));
+      args[0] != "batch" && args[0] != "inspect") {
+    return make_error(
+        ErrorKind::kInvalidArgument,
+        fmt::format("unknown command '{}': serve, generate, batch and inspect are known", args[0]));
   }
   auto rest = PAGODA_TRY(expand_config_file(args));
   rest = PAGODA_TRY(drop_foreign_flags(rest, line.warnings));
@@ -159,9 +175,11 @@ Result<CommandLine> parse_command_line(const std::vector<std::string>& args) {
   app.require_subcommand(1);
   CLI::App* serve = app.add_subcommand("serve", "serve a model over an OpenAI-compatible API");
   CLI::App* generate = app.add_subcommand("generate", "complete one prompt and print the text as it comes");
+  CLI::App* batch = app.add_subcommand("batch", "answer a file of requests");
   CLI::App* inspect = app.add_subcommand("inspect", "show a model's architecture, formats and memory plan");
   add_serve_flags(*serve, line.serve);
   add_generate_flags(*generate, line.generate);
+  add_batch_flags(*batch, line.batch);
   add_engine_flags(*inspect, line.inspect.engine);
   inspect->add_flag("--tensors", line.inspect.tensors, "list every tensor");
   try {
@@ -171,8 +189,12 @@ Result<CommandLine> parse_command_line(const std::vector<std::string>& args) {
     line.exit_code = app.exit(error) == 0 ? 0 : 2;
     return line;
   }
-  line.command = *serve ? Command::kServe : *generate ? Command::kGenerate : Command::kInspect;
-  for (EngineFlags* flags : {&line.serve.engine, &line.generate.engine, &line.inspect.engine}) {
+  line.command = *serve      ? Command::kServe
+                 : *generate ? Command::kGenerate
+                 : *batch    ? Command::kBatch
+                             : Command::kInspect;
+  for (EngineFlags* flags :
+       {&line.serve.engine, &line.generate.engine, &line.batch.engine, &line.inspect.engine}) {
     apply_vllm_aliases(*flags);
   }
   return line;

@@ -62,18 +62,27 @@ struct GenerateFlags {
   bool ignore_eos = false;
 };
 
+struct BatchFlags {
+  EngineFlags engine;
+  std::string input, output;  // files, or - for the standard ones
+  std::vector<std::string> served_model_name;
+  bool strict_params = false;
+  int text_threads = 2;
+};
+
 struct InspectFlags {
   EngineFlags engine;
   bool tensors = false;
 };
 
-enum class Command { kServe, kGenerate, kInspect, kExit };
+enum class Command { kServe, kGenerate, kBatch, kInspect, kExit };
 
 struct CommandLine {
   Command command = Command::kExit;
   int exit_code = 0;  // for kExit: help and version are 0, usage errors 2 (already printed)
   ServeFlags serve;
   GenerateFlags generate;
+  BatchFlags batch;
   InspectFlags inspect;
   std::vector<std::string> warnings;  // accepted without effect
 };

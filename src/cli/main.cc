@@ -3,6 +3,7 @@
 #include <exception>
 
 #include "base/log.h"
+#include "cli/batch.h"
 #include "cli/flags.h"
 #include "cli/generate.h"
 #include "cli/inspect.h"
@@ -19,6 +20,7 @@ int run(const pagoda::cli::CommandLine& line) {
   using pagoda::cli::Command;
   const pagoda::cli::EngineFlags& engine = line.command == Command::kServe      ? line.serve.engine
                                            : line.command == Command::kGenerate ? line.generate.engine
+                                           : line.command == Command::kBatch    ? line.batch.engine
                                                                                 : line.inspect.engine;
   pagoda::log::init(engine.log_level);
   for (const auto& warning : line.warnings) pagoda::log::warn("{}", warning);
@@ -30,6 +32,10 @@ int run(const pagoda::cli::CommandLine& line) {
     case Command::kGenerate:
       result = pagoda::cli::run_generate(line.generate);
       break;
+    case Command::kBatch: {
+      const auto code = pagoda::cli::run_batch(line.batch);
+      return code ? *code : fail(code.error(), 1);
+    }
     case Command::kInspect:
       result = pagoda::cli::run_inspect(line.inspect);
       break;

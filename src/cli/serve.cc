@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/resource_limits.h"
 #include "cli/runtime.h"
+#include "cli/served_model.h"
 #include "cli/signals.h"
 #include "cli/version.h"
 #include "net/http_server.h"
@@ -30,30 +31,6 @@ net::HttpServerOptions server_options(const ServeFlags& flags) {
   options.max_body_bytes = static_cast<size_t>(flags.max_body_bytes);
   options.allowed_origins = flags.allowed_origins;
   return options;
-}
-
-openai::SamplingDefaults sampling_defaults(const EngineFlags& flags, const model::GenerationDefaults& model) {
-  openai::SamplingDefaults defaults;
-  if (flags.generation_config != "auto") return defaults;
-  defaults.temperature = model.temperature;
-  defaults.top_p = model.top_p;
-  defaults.top_k = model.top_k;
-  defaults.min_p = model.min_p;
-  defaults.repetition_penalty = model.repetition_penalty;
-  defaults.max_tokens = model.max_new_tokens;
-  return defaults;
-}
-
-std::vector<std::pair<std::string, std::string>> template_variables(const model::Checkpoint& checkpoint) {
-  std::vector<std::pair<std::string, std::string>> variables;
-  const auto add = [&](const char* name, const std::string& value) {
-    if (!value.empty()) variables.emplace_back(name, value);
-  };
-  add("bos_token", checkpoint.bos_token);
-  add("eos_token", checkpoint.eos_token);
-  add("pad_token", checkpoint.pad_token);
-  add("unk_token", checkpoint.unk_token);
-  return variables;
 }
 
 std::string base_url(const ServeFlags& flags, uint16_t port) {
@@ -151,27 +128,15 @@ Result<void> run_serve(const ServeFlags& flags) {
 
   auto runtime = PAGODA_TRY(
       Runtime::load(std::move(plan), flags.engine.chat_template, service::observe_engine(metrics), clock));
-  const model::Checkpoint& checkpoint = runtime->plan().checkpoint;
   metrics.set_weights_bytes(runtime->model().weight_bytes());
   metrics.set_kv_bytes_total(runtime->memory().kv_bytes);
   metrics.set_cache_config(
       {kKvBlockTokens, runtime->memory().num_blocks, flags.engine.enable_prefix_caching});
 
-  service::ServiceOptions service_options;
-  service_options.model_name = names.front();
-  service_options.eos = checkpoint.config.eos;
-  service_options.text_threads = flags.text_threads;
-  service_options.vocab_size = checkpoint.config.vocab_size;
   service::Service service(runtime->engine(), runtime->tokenizer(), runtime->take_chat_template(),
-                           service_options, clock);
+                           service_options(*runtime, names.front(), flags.text_threads), clock);
   runtime->engine().start();
-  http::LoadedModel loaded;
-  loaded.service = &service;
-  loaded.names = names;
-  loaded.defaults = sampling_defaults(flags.engine, checkpoint.generation);
-  loaded.template_variables = template_variables(checkpoint);
-  loaded.quantization = checkpoint.format;
-  api.set_ready(std::move(loaded));
+  api.set_ready(loaded_model(flags.engine, *runtime, service, names));
   print_start_block(flags, *runtime, names.front(), port,
                     std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
 

@@ -41,6 +41,11 @@ void SignalWatcher::wait() {
   changed_.wait(lock, [&] { return signalled_; });
 }
 
+bool SignalWatcher::wait_for(std::chrono::milliseconds time) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, time, [&] { return signalled_; });
+}
+
 void SignalWatcher::watch() {
   const sigset_t set = watched_signals();
   for (;;) {

@@ -21,7 +21,8 @@ class SignalWatcher {
 
   // While the model loads nothing is in flight that a drain could save.
   void set_interruptible(bool value);
-  void wait();  // until the first signal
+  void wait();                                    // until the first signal
+  bool wait_for(std::chrono::milliseconds time);  // true when there was one
 
  private:
   void watch();
