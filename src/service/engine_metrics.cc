@@ -30,11 +30,12 @@ double phase_s(TimePoint from, TimePoint to) {
 
 void observe_end(const engine::RequestTimes& times, telemetry::Metrics& metrics) {
   telemetry::RequestSample sample;
-  sample.e2e_latency_s = phase_s(times.arrived, times.finished);
-  sample.queue_time_s = phase_s(times.arrived, times.scheduled);
-  sample.prefill_time_s = phase_s(times.scheduled, times.first_token);
-  sample.decode_time_s = phase_s(times.first_token, times.finished);
-  sample.inference_time_s = phase_s(times.scheduled, times.finished);
+  const bool timed = !times.background;  // else the times say only when others left it room
+  sample.e2e_latency_s = timed ? phase_s(times.arrived, times.finished) : -1;
+  sample.queue_time_s = timed ? phase_s(times.arrived, times.scheduled) : -1;
+  sample.prefill_time_s = timed ? phase_s(times.scheduled, times.first_token) : -1;
+  sample.decode_time_s = timed ? phase_s(times.first_token, times.finished) : -1;
+  sample.inference_time_s = timed ? phase_s(times.scheduled, times.finished) : -1;
   sample.prompt_tokens = times.prompt_tokens;
   sample.generation_tokens = times.output_tokens;
   // The engine counts all choices together; without a count per choice the mean stands for the longest.
@@ -44,7 +45,7 @@ void observe_end(const engine::RequestTimes& times, telemetry::Metrics& metrics)
   sample.finished_reason = finished_reason(times.finish);
   metrics.observe_request(sample);
   const double ttft_s = phase_s(times.arrived, times.first_token);
-  if (ttft_s >= 0) metrics.observe_ttft(ttft_s);
+  if (timed && ttft_s >= 0) metrics.observe_ttft(ttft_s);
 }
 
 }  // namespace

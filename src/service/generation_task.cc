@@ -139,6 +139,7 @@ Result<engine::EngineRequest> GenerationTask::engine_request() {
   PAGODA_TRY(encode_bad_words(&request.sampling));
   request.prompt_logprobs = request_.prompt_logprobs;
   request.priority = request_.priority;
+  request.background = request_.background;
   request.cache_salt = request_.cache_salt;
   request.deadline = deadline_;
   return request;

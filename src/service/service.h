@@ -77,6 +77,7 @@ struct GenerationRequest {
   bool prompt_text = false;            // PromptEvent.text is wanted
   int64_t truncate_prompt_tokens = 0;  // keep the last so many prompt tokens; 0 = off
   int priority = 0;
+  bool background = false;  // runs when nothing else does: engine::EngineRequest::background
   std::string cache_salt;
   std::optional<std::chrono::milliseconds> timeout;
 };

@@ -56,6 +56,7 @@ CallOptions call_options(const net::HttpRequest& request, const openai::CommonFi
   options.headers = warning_headers(request, fields);
   options.n = fields.n;
   options.stream = fields.stream;
+  options.background = request.background;
   options.short_events = has_short_events(fields);
   return options;
 }

@@ -32,6 +32,7 @@ void GenerationCall::start(service::Service& service, std::vector<service::Gener
   const bool on_io_thread = options_.stream && options_.short_events && prompts.size() == 1;
   const std::shared_ptr<Executor> executor = on_io_thread ? response_->executor() : nullptr;
   for (size_t i = 0; i < prompts.size(); ++i) {
+    prompts[i].background = options_.background;
     service.generate(
         std::move(prompts[i]),
         [self = shared_from_this(), i](Result<std::shared_ptr<service::Generation>> result) {

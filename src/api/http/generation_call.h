@@ -21,6 +21,7 @@ struct CallOptions {
   net::Headers headers;                                // of a successful answer, beside Content-Type
   int n = 1;                                           // choices of each prompt
   bool stream = false;
+  bool background = false;  // runs when nothing else does
   // Every event behind the prompt is short: an I/O thread may make it.
   bool short_events = false;
 };
