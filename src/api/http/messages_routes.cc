@@ -53,10 +53,10 @@ Result<void> handle_messages(ApiState& state, const net::HttpRequest& request,
   call.respond_error = respond_messages_error;
   openai::MessagesOptions options;
   options.common = response_options(state, request, fields, "msg_");
-  options.common.parsing = std::move(wanted.chat.parsing);
   options.max_tokens = fields.default_max_tokens.value_or(0);
   options.omit_thinking = wanted.omit_thinking;
-  call.builder = openai::make_messages_builder(std::move(options));
+  call.builder =
+      openai::make_messages_builder(std::move(options), openai::make_output_parser(wanted.chat.parsing));
   std::make_shared<GenerationCall>(std::move(call), response)->start(state.service(), std::move(prompts));
   return {};
 }

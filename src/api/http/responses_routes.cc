@@ -26,9 +26,9 @@ Result<void> handle_responses(ApiState& state, const net::HttpRequest& request,
   CallOptions call = call_options(request, fields);
   call.respond_error = respond_responses_error;
   call.short_events = call.short_events && openai::dump_json(wanted.echo).size() <= kMaxShortEcho;
-  openai::ResponseOptions options = response_options(state, request, fields, "resp_");
-  options.parsing = std::move(wanted.chat.parsing);
-  call.builder = openai::make_responses_builder(std::move(options), std::move(wanted.echo));
+  call.builder =
+      openai::make_responses_builder(response_options(state, request, fields, "resp_"),
+                                     std::move(wanted.echo), openai::make_output_parser(wanted.chat.parsing));
   std::make_shared<GenerationCall>(std::move(call), response)->start(state.service(), std::move(prompts));
   return {};
 }

@@ -55,8 +55,8 @@ Json tool_input(const std::string& arguments) {
 // Both ways run through the same events; a whole answer keeps none of them.
 class MessagesBuilder final : public ResponseBuilder {
  public:
-  explicit MessagesBuilder(MessagesOptions options)
-      : options_(std::move(options)), parser_(make_output_parser(options_.common.parsing)) {}
+  MessagesBuilder(MessagesOptions options, std::unique_ptr<OutputParser> parser)
+      : options_(std::move(options)), parser_(std::move(parser)) {}
 
   void set_prompt(int, PromptInfo) override {}
 
@@ -206,8 +206,9 @@ class MessagesBuilder final : public ResponseBuilder {
 
 }  // namespace
 
-std::unique_ptr<ResponseBuilder> make_messages_builder(MessagesOptions options) {
-  return std::make_unique<MessagesBuilder>(std::move(options));
+std::unique_ptr<ResponseBuilder> make_messages_builder(MessagesOptions options,
+                                                       std::unique_ptr<OutputParser> parser) {
+  return std::make_unique<MessagesBuilder>(std::move(options), std::move(parser));
 }
 
 std::string messages_error_json(int status, const ErrorBody& error) {

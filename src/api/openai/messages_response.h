@@ -14,7 +14,9 @@ struct MessagesOptions {
   int64_t max_tokens = 0;  // of the request; an answer cut before has filled the context
   bool omit_thinking = false;
 };
-std::unique_ptr<ResponseBuilder> make_messages_builder(MessagesOptions options);
+// `parser` is the one choice's.
+std::unique_ptr<ResponseBuilder> make_messages_builder(MessagesOptions options,
+                                                       std::unique_ptr<OutputParser> parser);
 
 // {"type": "error", "error": {"type", "message", "param"}} with the error types of this API.
 std::string messages_error_json(int status, const ErrorBody& error);

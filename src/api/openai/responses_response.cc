@@ -15,11 +15,11 @@ constexpr std::string_view kIdPrefix = "resp_";
 // Both ways run through the same events; a whole answer keeps none of them.
 class ResponsesBuilder final : public ResponseBuilder {
  public:
-  ResponsesBuilder(ResponseOptions options, Json echo)
+  ResponsesBuilder(ResponseOptions options, Json echo, std::unique_ptr<OutputParser> parser)
       : options_(std::move(options)),
         echo_(std::move(echo)),
         id_suffix_(options_.id.substr(options_.id.starts_with(kIdPrefix) ? kIdPrefix.size() : 0)),
-        parser_(make_output_parser(options_.parsing)) {}
+        parser_(std::move(parser)) {}
 
   void set_prompt(int, PromptInfo) override {}
 
@@ -253,8 +253,9 @@ class ResponsesBuilder final : public ResponseBuilder {
 
 }  // namespace
 
-std::unique_ptr<ResponseBuilder> make_responses_builder(ResponseOptions options, Json echo) {
-  return std::make_unique<ResponsesBuilder>(std::move(options), std::move(echo));
+std::unique_ptr<ResponseBuilder> make_responses_builder(ResponseOptions options, Json echo,
+                                                        std::unique_ptr<OutputParser> parser) {
+  return std::make_unique<ResponsesBuilder>(std::move(options), std::move(echo), std::move(parser));
 }
 
 }  // namespace pagoda::openai

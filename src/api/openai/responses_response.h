@@ -8,7 +8,8 @@
 
 namespace pagoda::openai {
 
-// `options.id` begins with "resp_". `echo` is a ResponsesRequest's. One choice.
-std::unique_ptr<ResponseBuilder> make_responses_builder(ResponseOptions options, Json echo);
+// `options.id` begins with "resp_". `echo` is a ResponsesRequest's, `parser` the one choice's.
+std::unique_ptr<ResponseBuilder> make_responses_builder(ResponseOptions options, Json echo,
+                                                        std::unique_ptr<OutputParser> parser);
 
 }  // namespace pagoda::openai
