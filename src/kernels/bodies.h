@@ -165,6 +165,26 @@ struct AttentionBody {
   void (*scale)(const float* x, float factor, int64_t size, float* y);  // y = x * factor
 };
 
+// One head of one sequence. All tiers compute exactly the same (kernels/encoder_body.h).
+struct EncoderAttentionHead {
+  const float* q;  // of the sequence's first token; tokens are `stride` apart
+  const float* k;
+  const float* v;
+  int64_t stride;
+  float* out;
+  int64_t out_stride;
+  int64_t tokens;
+  int64_t head_dim;
+  float scale;
+  float* scratch;  // padded tokens * (2 * padded head_dim + 4), both padded to 16
+};
+
+struct EncoderBody {
+  void (*layer_norm)(float* x, const float* weight, const float* bias, float eps, int64_t size);
+  void (*gelu_erf)(float* x, int64_t size);
+  void (*attend)(const EncoderAttentionHead& head);
+};
+
 namespace scalar {
 extern const MatmulBody matmul_body;
 extern const ActivationBody activation_body;
@@ -173,6 +193,7 @@ extern const GatedBody gated_body;
 extern const RopeBody rope_body;
 extern const LogitsBody logits_body;
 extern const AttentionBody attention_body;
+extern const EncoderBody encoder_body;
 }  // namespace scalar
 
 namespace avx2 {
@@ -183,6 +204,7 @@ extern const GatedBody gated_body;
 extern const RopeBody rope_body;
 extern const LogitsBody logits_body;
 extern const AttentionBody attention_body;
+extern const EncoderBody encoder_body;
 }  // namespace avx2
 
 namespace avx512 {
@@ -193,6 +215,7 @@ extern const GatedBody gated_body;
 extern const RopeBody rope_body;
 extern const LogitsBody logits_body;
 extern const AttentionBody attention_body;
+extern const EncoderBody encoder_body;
 }  // namespace avx512
 
 }  // namespace pagoda::kernels

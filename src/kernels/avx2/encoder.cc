@@ -1,0 +1,12 @@
+#include "kernels/bodies.h"
+
+namespace pagoda::kernels::avx2 {
+namespace {
+
+#include "kernels/encoder_body.h"
+
+}  // namespace
+
+const EncoderBody encoder_body = {layer_norm, gelu_erf, attend};
+
+}  // namespace pagoda::kernels::avx2

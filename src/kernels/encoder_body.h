@@ -1,0 +1,173 @@
+// The one body of the encoder's operations, written in 16 lanes of GCC's vector extension; every tier's
+// encoder.cc includes it inside its own anonymous namespace, so each has a copy made with its own
+// instructions. Multiplications and additions stay apart (-ffp-contract=off), which makes the tiers agree bit
+// for bit. No include guard: the includer's namespace is part of it.
+using Vec = float __attribute__((vector_size(64)));
+using Mask = int32_t __attribute__((vector_size(64)));
+
+#define PAGODA_BODY static inline __attribute__((always_inline))
+
+PAGODA_BODY void load(const float* from, Vec& to) {
+  __builtin_memcpy(&to, from, sizeof(Vec));
+}
+PAGODA_BODY void store(float* to, const Vec& from) {
+  __builtin_memcpy(to, &from, sizeof(Vec));
+}
+// The first `count` < 16 lanes; the others are `rest`.
+PAGODA_BODY void load_part(const float* from, int64_t count, float rest, Vec& to) {
+  for (int lane = 0; lane < 16; ++lane) to[lane] = lane < count ? from[lane] : rest;
+}
+PAGODA_BODY void load_up_to(const float* from, int64_t left, float rest, Vec& to) {
+  if (left >= 16) {
+    load(from, to);
+  } else {
+    load_part(from, left, rest, to);
+  }
+}
+PAGODA_BODY void store_up_to(float* to, int64_t left, const Vec& from) {
+  if (left >= 16) return store(to, from);
+  for (int lane = 0; lane < left; ++lane) to[lane] = from[lane];
+}
+PAGODA_BODY float sum_of(const Vec& v) {
+  float lanes[16];
+  store(lanes, v);
+  for (int width = 8; width > 0; width /= 2) {
+    for (int lane = 0; lane < width; ++lane) lanes[lane] += lanes[lane + width];
+  }
+  return lanes[0];
+}
+PAGODA_BODY float max_of(const Vec& v) {
+  float best = v[0];
+  for (int lane = 1; lane < 16; ++lane) best = v[lane] > best ? v[lane] : best;
+  return best;
+}
+
+// exp of x <= 0: x = n ln 2 + r with |r| <= 0.35, the Taylor series of degree 7 (its next term is below 6e-9
+// of the value) times 2^n. Below -87 it is 0.
+PAGODA_BODY void exp_of_negative(Vec& x) {
+  const Mask tiny = x < -87.0f;
+  const Vec scaled = x * 1.44269504f - 0.5f;
+  const Mask whole = __builtin_convertvector(scaled, Mask);  // towards zero: the nearest, as x <= 0
+  const Vec n = __builtin_convertvector(whole, Vec);
+  const Vec r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+  Vec p = r * (1.0f / 5040) + (1.0f / 720);
+  p = p * r + (1.0f / 120);
+  p = p * r + (1.0f / 24);
+  p = p * r + (1.0f / 6);
+  p = p * r + 0.5f;
+  p = p * r + 1.0f;
+  p = p * r + 1.0f;
+  const Mask power = (whole + 127) << 23;
+  Vec factor;
+  __builtin_memcpy(&factor, &power, sizeof(Vec));
+  x = tiny ? Vec{} : p * factor;
+}
+
+void layer_norm(float* x, const float* weight, const float* bias, float eps, int64_t size) {
+  Vec sum = {}, squares = {}, v, w, b;
+  for (int64_t i = 0; i < size; i += 16) {
+    load_up_to(x + i, size - i, 0.0f, v);
+    sum += v;
+  }
+  const float mean = sum_of(sum) / static_cast<float>(size);
+  for (int64_t i = 0; i < size; i += 16) {
+    load_up_to(x + i, size - i, mean, v);
+    v -= mean;
+    squares += v * v;
+  }
+  const float variance = sum_of(squares) / static_cast<float>(size);
+  const float factor = 1.0f / __builtin_sqrtf(variance + eps);
+  for (int64_t i = 0; i < size; i += 16) {
+    load_up_to(x + i, size - i, 0.0f, v);
+    load_up_to(weight + i, size - i, 0.0f, w);
+    load_up_to(bias + i, size - i, 0.0f, b);
+    store_up_to(x + i, size - i, (v - mean) * factor * w + b);
+  }
+}
+
+void gelu_erf(float* x, int64_t size) {
+  for (int64_t i = 0; i < size; i += 16) {
+    Vec v;
+    load_up_to(x + i, size - i, 0.0f, v);
+    const Vec z = v * 0.70710678118654752f;
+    const Vec a = z < 0.0f ? -z : z;
+    const Vec t = 1.0f / (1.0f + 0.3275911f * a);
+    const Vec poly =
+        ((((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f) * t;
+    Vec e = -(a * a);
+    exp_of_negative(e);
+    const Vec tail = poly * e;  // 1 - erf(|z|)
+    store_up_to(x + i, size - i, 0.5f * v * (v < 0.0f ? tail : 2.0f - tail));
+  }
+}
+
+// Scores of four queries against all keys (`keys` is [head_dim][padded tokens]), then their softmax without
+// the division; `sums` are the divisors.
+PAGODA_BODY void score_rows(const EncoderAttentionHead& head, int64_t row, const float* keys, int64_t padded,
+                            float* scores, float* sums) {
+  const float* q[4];
+  for (int i = 0; i < 4; ++i)
+    q[i] = head.q + (row + i < head.tokens ? row + i : head.tokens - 1) * head.stride;
+  for (int64_t at = 0; at < padded; at += 16) {
+    Vec acc[4] = {};
+    for (int64_t j = 0; j < head.head_dim; ++j) {
+      Vec k;
+      load(keys + j * padded + at, k);
+      for (int i = 0; i < 4; ++i) acc[i] += k * q[i][j];
+    }
+    for (int i = 0; i < 4; ++i) store(scores + i * padded + at, acc[i] * head.scale);
+  }
+  for (int i = 0; i < 4; ++i) {
+    float* const line = scores + i * padded;
+    for (int64_t at = head.tokens; at < padded; ++at) line[at] = -__builtin_inff();
+    Vec v, best, sum = {};
+    load(line, best);
+    for (int64_t at = 16; at < padded; at += 16) {
+      load(line + at, v);
+      best = v > best ? v : best;
+    }
+    const float max = max_of(best);
+    for (int64_t at = 0; at < padded; at += 16) {
+      load(line + at, v);
+      v -= max;
+      exp_of_negative(v);
+      store(line + at, v);
+      sum += v;
+    }
+    sums[i] = sum_of(sum);
+  }
+}
+
+void attend(const EncoderAttentionHead& head) {
+  const int64_t padded = (head.tokens + 15) / 16 * 16, width = (head.head_dim + 15) / 16 * 16;
+  float* const keys = head.scratch;             // [head_dim][padded]
+  float* const values = keys + padded * width;  // [tokens][width]
+  float* const scores = values + padded * width;
+  for (int64_t t = 0; t < padded; ++t) {
+    for (int64_t j = 0; j < head.head_dim; ++j) {
+      keys[j * padded + t] = t < head.tokens ? head.k[t * head.stride + j] : 0.0f;
+    }
+  }
+  for (int64_t t = 0; t < head.tokens; ++t) {
+    for (int64_t j = 0; j < width; ++j) {
+      values[t * width + j] = j < head.head_dim ? head.v[t * head.stride + j] : 0.0f;
+    }
+  }
+  for (int64_t row = 0; row < head.tokens; row += 4) {
+    float sums[4];
+    score_rows(head, row, keys, padded, scores, sums);
+    for (int64_t at = 0; at < width; at += 16) {
+      Vec acc[4] = {};
+      for (int64_t t = 0; t < head.tokens; ++t) {
+        Vec v;
+        load(values + t * width + at, v);
+        for (int i = 0; i < 4; ++i) acc[i] += v * scores[i * padded + t];
+      }
+      for (int i = 0; i < 4 && row + i < head.tokens; ++i) {
+        store_up_to(head.out + (row + i) * head.out_stride + at, head.head_dim - at, acc[i] / sums[i]);
+      }
+    }
+  }
+}
+
+#undef PAGODA_BODY

@@ -1,0 +1,12 @@
+#include "kernels/bodies.h"
+
+namespace pagoda::kernels::scalar {
+namespace {
+
+#include "kernels/encoder_body.h"
+
+}  // namespace
+
+const EncoderBody encoder_body = {layer_norm, gelu_erf, attend};
+
+}  // namespace pagoda::kernels::scalar
