@@ -71,6 +71,7 @@ class LlamaDecoder final : public Decoder {
   }
   std::string layout_summary() const override;
   void forward(const ForwardInput& input, KvStorage& kv, float* logits) noexcept override;
+  void forward_hidden(const ForwardInput& input, KvStorage& kv, float* rows) noexcept override;
   // Decides which groups of the inputs are wide (model/wide_groups.h); once, before the first step.
   void set_activation_precision();
 
@@ -86,6 +87,7 @@ class LlamaDecoder final : public Decoder {
     return {weight.data(), config_.rms_norm_eps};
   }
   void set_positions(const ForwardInput& input) noexcept;
+  void run_layers(const ForwardInput& input, KvStorage& kv) noexcept;
   void attention_block(const LayerWeights& layer, int index, const ForwardInput& input,
                        KvStorage& kv) noexcept;
   void finish_qkv(const LayerWeights& layer, const kernels::RopeTable& rope, const ForwardInput& input,
@@ -163,10 +165,23 @@ std::string LlamaDecoder::layout_summary() const {
 }
 
 void LlamaDecoder::forward(const ForwardInput& input, KvStorage& kv, float* logits) noexcept {
-  const auto num_tokens = static_cast<int64_t>(input.tokens.size());
-  PAGODA_CHECK(num_tokens <= options_.max_tokens, "{} tokens of {}", num_tokens, options_.max_tokens);
   PAGODA_CHECK(static_cast<int64_t>(input.logit_rows.size()) <= options_.max_logit_rows,
                "{} logit rows of {}", input.logit_rows.size(), options_.max_logit_rows);
+  run_layers(input, kv);
+  if (!input.logit_rows.empty()) output_head(input, logits);
+}
+
+void LlamaDecoder::forward_hidden(const ForwardInput& input, KvStorage& kv, float* rows) noexcept {
+  run_layers(input, kv);
+  for (const int64_t row : input.logit_rows) {
+    kernels::rms_norm_row(scratch_.hidden.row(row), rms_norm(weights_.final_norm), config_.hidden_size, rows);
+    rows += config_.hidden_size;
+  }
+}
+
+void LlamaDecoder::run_layers(const ForwardInput& input, KvStorage& kv) noexcept {
+  const auto num_tokens = static_cast<int64_t>(input.tokens.size());
+  PAGODA_CHECK(num_tokens <= options_.max_tokens, "{} tokens of {}", num_tokens, options_.max_tokens);
   set_positions(input);
   scratch_.shared_prefixes.find(input.sequences);
   kernels::embed(weights_.embedding, input.tokens, config_.embedding_scale,
@@ -176,7 +191,6 @@ void LlamaDecoder::forward(const ForwardInput& input, KvStorage& kv, float* logi
     attention_block(layer, index, input, kv);
     feed_forward_block(layer, num_tokens);
   }
-  if (!input.logit_rows.empty()) output_head(input, logits);
 }
 
 void LlamaDecoder::set_positions(const ForwardInput& input) noexcept {

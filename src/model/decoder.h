@@ -30,6 +30,9 @@ class Decoder : public Model {
   virtual size_t scratch_bytes() const = 0;  // activations of one step
   // "w4 g32: 120, w8 g32: 1; int16 activations": how many matrices have which layout.
   virtual std::string layout_summary() const = 0;
+  // As forward(), but instead of logits the rows behind the final norm: [logit_rows, hidden_size], one after
+  // the other. There may be one for each token.
+  virtual void forward_hidden(const ForwardInput& input, KvStorage& kv, float* rows) noexcept = 0;
 };
 
 // Packs the weights with all threads of `pool`, which must outlive the model and runs its kernels.
