@@ -1,4 +1,4 @@
-"""POST /v1/messages and /v1/messages/count_tokens: shapes, events, limits and errors over the scripted model."""
+"""POST /v1/messages and /v1/messages/count_tokens: shapes, events, limits, errors."""
 
 import json
 import unittest

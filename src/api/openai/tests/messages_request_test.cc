@@ -25,7 +25,8 @@ Json context(const Result<MessagesRequest>& request) {
 
 TEST(MessagesRequest, TurnsAndSystem) {
   const Json expected = *parse_json(
-      R"([{"role":"system","content":"a\nb"},{"role":"user","content":"x\ny"},{"role":"assistant","content":"z"},
+      R"([{"role":"system","content":"a\nb"},{"role":"user","content":"x\ny"},
+          {"role":"assistant","content":"z"},
           {"role":"user","content":"w"}])");
   EXPECT_EQ(
       context(turns(R"([{"role":"user","content":"x"},{"role":"user","content":[{"type":"text","text":"y",
@@ -73,8 +74,9 @@ TEST(MessagesRequest, ALastTurnOfTheAssistantIsContinued) {
 TEST(MessagesRequest, FieldsReachChat) {
   const auto request =
       with(R"("temperature":0.5,"top_p":0.25,"top_k":3,"stop_sequences":["END"],"stream":true,
-      "metadata":{"user_id":"u"},"service_tier":"auto","seed":4,"thinking":{"type":"enabled","budget_tokens":1024,
-      "display":"omitted"},"output_config":{"effort":"max"},"cache_control":{"type":"ephemeral"})");
+      "metadata":{"user_id":"u"},"service_tier":"auto","seed":4,
+      "thinking":{"type":"enabled","budget_tokens":1024,"display":"omitted"},
+      "output_config":{"effort":"max"},"cache_control":{"type":"ephemeral"})");
   ASSERT_TRUE(request) << request.error().message;
   const CommonFields& common = request->chat.common;
   EXPECT_EQ(common.max_tokens, std::nullopt);
