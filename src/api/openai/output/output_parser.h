@@ -45,6 +45,12 @@ class OutputParser {
 
 struct OutputFormat;  // output_format.h
 
+// A function that the model may call.
+struct ToolSpec {
+  std::string name;
+  std::string parameters_json;  // the schema of its arguments, an object
+};
+
 // What the parser of a request's choices needs to know; part of a ChatRequest.
 struct OutputParsing {
   std::shared_ptr<const OutputFormat> format;  // null: everything is content
@@ -52,8 +58,8 @@ struct OutputParsing {
   bool reasoning = false;                      // reasoning is split off
   bool starts_in_reasoning = false;            // the prompt has opened it
   bool include_reasoning = true;               // false: reasoning is parsed and dropped
-  std::vector<std::string> tool_names;         // of the request
-  std::string tools_json;  // the request's tools, for formats whose arguments have no types
+  bool one_call = false;             // parallel_tool_calls is false: calls behind the first are dropped
+  std::vector<ToolSpec> tool_specs;  // of the request
 };
 
 std::unique_ptr<OutputParser> make_output_parser(const OutputParsing& parsing);
