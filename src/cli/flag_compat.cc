@@ -36,6 +36,8 @@ const std::map<std::string_view, std::string_view>& unavailable_flags() {
       {"--quantization", "GGUF files bring their own quantisation; other checkpoints run as they are"},
       {"--tool-call-parser", "this version has no tool calls"},
       {"--enable-auto-tool-choice", "this version has no tool calls"},
+      {"--override-pooler-config", "give the way of pooling with --pooling-type"},
+      {"--pooler-config", "give the way of pooling with --pooling-type"},
       {"--reasoning-parser", "this version does not split reasoning from the answer"},
       {"--no-enable-chunked-prefill", "long prompts are always run in chunks; see --max-num-batched-tokens"},
       {"--seed", "a request without a seed gets a random one; give `seed` in the request"},

@@ -86,6 +86,15 @@ void add_engine_flags(CLI::App& app, EngineFlags& flags) {
   add(app, "--generation-config", flags.generation_config,
       "auto: sampling defaults of the model; vllm: the API's own")
       ->check(CLI::IsMember({"auto", "vllm"}));
+  add(app, "--runner", flags.runner,
+      "generate: text; pooling: embeddings; auto: what the model is made for, text where it can make both")
+      ->check(CLI::IsMember({"auto", "generate", "pooling"}));
+  add(app, "--task", flags.task, "embed is --runner pooling, generate is --runner generate")
+      ->check(CLI::IsMember({"auto", "generate", "embed", "embedding"}));
+  add(app, "--pooling-type", flags.pooling_type,
+      "which rows of the last layer make the vector; auto: what the model's files say, else the mean for encoders "
+      "and the last token for others")
+      ->transform(CLI::IsMember({"auto", "last", "mean", "cls"}, CLI::ignore_case));
   add(app, "--log-level", flags.log_level, "trace, debug, info, warning, error, off")
       ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "off"}));
   app.add_option("--config", "YAML file with `flag: value` lines")->type_name("FILE");

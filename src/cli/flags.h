@@ -32,6 +32,9 @@ struct EngineFlags {
   std::string packed_cache = "off";          // off, auto, a folder
   std::string chat_template;                 // path; empty: the model's own
   std::string generation_config = "auto";    // auto, vllm
+  std::string runner = "auto";               // auto, generate, pooling
+  std::string task = "auto";                 // vLLM's older name: auto, generate, embed, embedding
+  std::string pooling_type = "auto";         // auto, last, mean, cls
   std::string log_level = "info";
 };
 

@@ -8,7 +8,9 @@
 #include "api/http/api.h"
 #include "base/log.h"
 #include "base/resource_limits.h"
+#include "cli/pooling_runtime.h"
 #include "cli/runtime.h"
+#include "cli/serve_parts.h"
 #include "cli/served_model.h"
 #include "cli/signals.h"
 #include "cli/version.h"
@@ -18,9 +20,6 @@
 #include "telemetry/metrics.h"
 
 namespace pagoda::cli {
-namespace {
-
-using SteadyTime = std::chrono::steady_clock::time_point;
 
 net::HttpServerOptions server_options(const ServeFlags& flags) {
   net::HttpServerOptions options;
@@ -39,6 +38,10 @@ std::string base_url(const ServeFlags& flags, uint16_t port) {
   if (host.find(':') != std::string::npos) host = "[" + host + "]";
   return fmt::format("http://{}:{}", host, port);
 }
+
+namespace {
+
+using SteadyTime = std::chrono::steady_clock::time_point;
 
 void print_start_block(const ServeFlags& flags, const Runtime& runtime, const std::string& name,
                        uint16_t port, double load_s) {
@@ -102,6 +105,7 @@ void drain(net::HttpServer& server, engine::Engine& engine, std::chrono::seconds
 }  // namespace
 
 Result<void> run_serve(const ServeFlags& flags) {
+  if (PAGODA_TRY(wants_pooling(flags.engine))) return run_serve_pooling(flags);
   const SteadyTime start = std::chrono::steady_clock::now();
   SignalWatcher signals;
   const SteadyClock clock;

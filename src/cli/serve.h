@@ -10,5 +10,7 @@ namespace pagoda::cli {
 // then). The first SIGTERM or SIGINT drains for --shutdown-timeout seconds, the second ends at once. Returns
 // after a drain.
 Result<void> run_serve(const ServeFlags& flags);
+// The same for embeddings; run_serve() decides.
+Result<void> run_serve_pooling(const ServeFlags& flags);
 
 }  // namespace pagoda::cli

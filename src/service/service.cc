@@ -53,6 +53,9 @@ const text::ChatTemplate* Service::chat_template() const {
 void Service::generate(GenerationRequest request,
                        std::function<void(Result<std::shared_ptr<Generation>>)> accepted, GenerationSink sink,
                        std::shared_ptr<Executor> executor) {
+  if (const std::string& why = impl_->options().no_generation; !why.empty()) {
+    return accepted(make_error(ErrorKind::kInvalidArgument, why, "model", "model_not_supported"));
+  }
   const auto task = std::make_shared<GenerationTask>(impl_->context(), std::move(request), std::move(sink),
                                                      std::move(executor));
   task->start(std::move(accepted));

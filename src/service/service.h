@@ -141,6 +141,7 @@ class Generation {
 struct ServiceOptions {
   std::string model_name;
   std::vector<TokenId> eos;
+  std::string no_generation;  // why generate() refuses everything, for clients; empty: it doesn't
   int text_threads = 2;  // with two or more, one is kept for running streams while others encode long prompts
   int64_t vocab_size = 0;  // of the logits
 };

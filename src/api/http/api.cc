@@ -72,6 +72,11 @@ std::optional<Error> ApiState::unavailable() const {
 std::optional<std::string> ApiState::metrics_text() {
   if (metrics_ == nullptr) return std::nullopt;
   if (loaded()) totals_->update(service().stats());
+  if (loaded() && model_.embeddings != nullptr) {
+    const engine::PoolingStats stats = model_.embeddings->stats();
+    metrics_->set_running(stats.running);
+    metrics_->set_waiting(stats.waiting);
+  }
   return metrics_->text();
 }
 
@@ -107,6 +112,7 @@ void Api::register_routes(net::HttpServer& server) {
   server.route("POST", "/v1/chat/completions", on_text_pool(state_, handle_chat));
   server.route("POST", "/v1/responses", on_text_pool(state_, handle_responses));
   register_messages_routes(state_, server);
+  register_embedding_routes(state_, server);
   server.route("POST", "/tokenize", on_text_pool(state_, handle_tokenize));
   server.route("POST", "/detokenize", on_text_pool(state_, handle_detokenize));
   server.route("POST", "/apply-template", on_text_pool(state_, handle_apply_template));

@@ -10,6 +10,7 @@
 
 #include "api/openai/request.h"
 #include "net/http_server.h"
+#include "service/embedding_service.h"
 #include "service/service.h"
 #include "telemetry/metrics.h"
 
@@ -23,6 +24,7 @@ struct ApiOptions {
 // What is known once the model is loaded.
 struct LoadedModel {
   service::Service* service = nullptr;  // must outlive the listener
+  service::EmbeddingService* embeddings = nullptr;  // null: the server makes no embeddings; likewise
   std::vector<std::string>
       names;  // that requests may use; answers carry the one that was asked for, or the first
   openai::SamplingDefaults defaults;  // of generation_config.json

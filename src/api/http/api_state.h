@@ -66,6 +66,8 @@ Result<void> handle_responses(ApiState& state, const net::HttpRequest& request,
                               const std::shared_ptr<net::ResponseWriter>& response);
 // POST /v1/messages and /v1/messages/count_tokens.
 void register_messages_routes(const std::shared_ptr<ApiState>& state, net::HttpServer& server);
+// POST /v1/embeddings, /rerank and /score.
+void register_embedding_routes(const std::shared_ptr<ApiState>& state, net::HttpServer& server);
 // POST /tokenize, /detokenize and /apply-template.
 Result<void> handle_tokenize(ApiState& state, const net::HttpRequest& request,
                              const std::shared_ptr<net::ResponseWriter>& response);
