@@ -5,12 +5,30 @@
 #include <cmath>
 
 namespace pagoda::openai {
+namespace {
+
+thread_local FieldRecorder* recorder = nullptr;
+
+}  // namespace
+
+FieldRecorder::FieldRecorder() {
+  recorder = this;
+}
+FieldRecorder::~FieldRecorder() {
+  recorder = nullptr;
+}
+
+void FieldRecorder::record(const Json& object, const std::string& prefix, const char* name) {
+  if (body_ == nullptr) body_ = &object;
+  if (!prefix.empty() || body_ == &object) names_.insert(prefix + name);
+}
 
 FieldReader::FieldReader(const Json& object, std::string prefix)
     : object_(object), prefix_(std::move(prefix)) {}
 
 const Json* FieldReader::value(const char* name) {
   known_.insert(name);
+  if (recorder != nullptr) recorder->record(object_, prefix_, name);
   const auto found = object_.find(name);
   if (found == object_.end() || found->is_null()) return nullptr;
   return &*found;

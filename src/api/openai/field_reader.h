@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -48,6 +49,26 @@ class FieldReader {
   std::string prefix_;
   std::unordered_set<std::string> known_;
   std::optional<Error> error_;
+};
+
+// Notes on this thread, while it lives, which fields of a body its readers ask for; objects inside count with
+// their prefix. Tests hold it against contract.h. What a parser reads from a body that it has made itself is
+// left out.
+class FieldRecorder {
+ public:
+  FieldRecorder();
+  ~FieldRecorder();
+  FieldRecorder(const FieldRecorder&) = delete;
+  FieldRecorder& operator=(const FieldRecorder&) = delete;
+
+  const std::set<std::string>& names() const { return names_; }
+
+ private:
+  friend class FieldReader;
+  void record(const Json& object, const std::string& prefix, const char* name);
+
+  const Json* body_ = nullptr;  // the first object without a prefix
+  std::set<std::string> names_;
 };
 
 // The integer in `value` if it is one in the sense of FieldReader::integer.

@@ -1,0 +1,341 @@
+#include "api/openai/contract.h"
+
+#include <array>
+
+namespace pagoda::openai {
+namespace {
+
+constexpr ContractField kModelFields[] = {
+    {"model", R"({"type":"string"})", "the server's model",
+     "A name that /v1/models lists; others are a 404."},
+};
+
+constexpr ContractField kSamplingFields[] = {
+    {"temperature", R"({"type":"number","minimum":0,"maximum":2})", "the model's, else 1",
+     "0 takes the most likely token. At most 1 in /v1/messages."},
+    {"top_p", R"({"type":"number","exclusiveMinimum":0,"maximum":1})", "the model's, else 1",
+     "Keeps the smallest set of tokens with this probability."},
+    {"top_k", R"({"type":"integer","minimum":-1})", "the model's, else 0",
+     "Keeps this many tokens; -1 and 0 keep all."},
+    {"min_p", R"({"type":"number","minimum":0,"maximum":1})", "the model's, else 0",
+     "Keeps tokens with at least this share of the best one's probability."},
+    {"repetition_penalty", R"({"type":"number","exclusiveMinimum":0,"maximum":1000000})",
+     "the model's, else 1", "Divides the score of tokens that the prompt or the output has."},
+    {"frequency_penalty", R"({"type":"number","minimum":-2,"maximum":2})", "0",
+     "Subtracted for each time that the output has the token."},
+    {"presence_penalty", R"({"type":"number","minimum":-2,"maximum":2})", "0",
+     "Subtracted once from tokens that the output has."},
+    {"seed", R"({"type":"integer"})", "random", "The same seed and request give the same output."},
+    {"min_tokens", R"({"type":"integer","minimum":0})", "0", "No end and no stop before this many tokens."},
+    {"stop",
+     R"({"anyOf":[{"type":"string","minLength":1},)"
+     R"({"type":"array","maxItems":16,"items":{"type":"string","minLength":1}}]})",
+     "", "Strings of at most 4096 bytes that end the output."},
+    {"stop_token_ids", R"({"type":"array","items":{"type":"integer","minimum":0}})", "",
+     "Tokens that end the output."},
+    {"include_stop_str_in_output", R"({"type":"boolean"})", "false", "The output ends with the stop string."},
+    {"ignore_eos", R"({"type":"boolean"})", "false", "The model's end token does not end the output."},
+    {"logit_bias",
+     R"({"type":"object","additionalProperties":{"type":"number","minimum":-100,"maximum":100}})", "",
+     "Added to the scores of tokens, by id."},
+    {"allowed_token_ids", R"({"type":"array","minItems":1,"items":{"type":"integer","minimum":0}})", "all",
+     "Only these tokens can be generated."},
+    {"bad_words", R"({"type":"array","maxItems":1024,"items":{"type":"string","minLength":1}})", "",
+     "Texts that the output can't have."},
+    {"skip_special_tokens", R"({"type":"boolean"})", "true", "Special tokens are left out of the text."},
+};
+
+constexpr ContractField kCallFields[] = {
+    {"stream", R"({"type":"boolean"})", "false", "Answers with server-sent events."},
+    {"truncate_prompt_tokens", R"({"type":"integer","minimum":1})", "off",
+     "Keeps only this many tokens at the end of the prompt."},
+    {"priority", R"({"type":"integer","minimum":-2147483648,"maximum":2147483647})", "0",
+     "Lower goes first, with --scheduling-policy priority."},
+    {"cache_salt", R"({"type":"string","minLength":1,"maxLength":256})", "",
+     "Only requests with the same salt share cached prefixes."},
+    {"request_id", R"({"type":"string","minLength":1,"maxLength":256,"pattern":"^[!-~]+$"})", "made up",
+     "The id of the request in answers and logs."},
+    {"timeout", R"({"type":"number","exclusiveMinimum":0,"maximum":86400})", "none",
+     "Seconds after which the request ends with a 504."},
+};
+
+constexpr ContractField kGrammarFields[] = {
+    {"structured_outputs", R"({"type":"object"})", "",
+     "What the output must match: one of the fields below."},
+    {"structured_outputs.json", R"({"type":["object","string","boolean"]})", "", "A JSON schema."},
+    {"structured_outputs.regex", R"({"type":"string","minLength":1})", "", "A regular expression."},
+    {"structured_outputs.choice", R"({"type":"array","minItems":1,"items":{"type":"string"}})", "",
+     "One of these texts."},
+    {"structured_outputs.grammar", R"({"type":"string","minLength":1})", "", "A Lark or GBNF grammar."},
+    {"structured_outputs.json_object", R"({"type":"boolean"})", "false", "Any JSON object."},
+    {"guided_json", R"({"type":["object","string","boolean"]})", "", "Old name of structured_outputs.json."},
+    {"guided_regex", R"({"type":"string","minLength":1})", "", "Old name of structured_outputs.regex."},
+    {"guided_choice", R"({"type":"array","minItems":1,"items":{"type":"string"}})", "",
+     "Old name of structured_outputs.choice."},
+    {"guided_grammar", R"({"type":"string","minLength":1})", "", "Old name of structured_outputs.grammar."},
+};
+
+constexpr ContractField kGenerationFields[] = {
+    {"n", R"({"type":"integer","minimum":1})", "1", "Choices of each prompt, at most --max-num-seqs."},
+    {"stream_options", R"({"type":"object"})", "", "Only with stream."},
+    {"stream_options.include_usage", R"({"type":"boolean"})", "false", "A last chunk with the usage."},
+    {"stream_options.continuous_usage_stats", R"({"type":"boolean"})", "false", "The usage in every chunk."},
+    {"prompt_logprobs", R"({"type":"integer","minimum":-1})", "off",
+     "Scores of the prompt's tokens with this many alternatives; not with stream. -1 (all) needs a server "
+     "without a limit."},
+    {"return_token_ids", R"({"type":"boolean"})", "false", "Adds the ids of the prompt and the output."},
+    {"user", R"({"type":"string"})", "", "Accepted, has no effect."},
+    {"response_format", R"({"type":"object","required":["type"]})", "text",
+     "type text, json_object or json_schema (with json_schema.schema)."},
+    {"tools", R"({"type":"array","items":{"type":"object"}})", "none", "Functions that the model may call."},
+    {"functions", R"({"type":"array","items":{"type":"object"}})", "none", "Old form of tools; a 501."},
+    {"use_beam_search", R"({"type":"boolean"})", "false", "true is a 501."},
+};
+
+constexpr ContractField kCompletionFields[] = {
+    {"prompt",
+     R"({"anyOf":[{"type":"string"},{"type":"array","minItems":1,"items":{"type":"string"}},)"
+     R"({"type":"array","minItems":1,"items":{"type":"integer","minimum":0}},)"
+     R"({"type":"array","minItems":1,"items":{"type":"array","minItems":1,)"
+     R"("items":{"type":"integer","minimum":0}}}]})",
+     "required", "Text or token ids; a list gives n choices for each."},
+    {"suffix", R"({"type":"string"})", "", "The text behind the gap that the model fills."},
+    {"max_tokens", R"({"type":"integer","minimum":0})", "16", "0 with echo scores the prompt alone."},
+    {"logprobs", R"({"type":["integer","boolean"],"minimum":-1})", "off",
+     "Scores with this many alternatives a token, at most 20; true means 1."},
+    {"echo", R"({"type":"boolean"})", "false", "The text starts with the prompt."},
+    {"best_of", R"({"type":"integer","minimum":1})", "n", "Must equal n."},
+    {"add_special_tokens", R"({"type":"boolean"})", "true", "A prompt of text gets the model's BOS token."},
+};
+
+constexpr ContractField kMessageListField[] = {
+    {"messages", R"({"type":"array","minItems":1,"items":{"type":"object","required":["role"]}})", "required",
+     "Turns with role and content; content is text or a list of text parts."},
+};
+
+constexpr ContractField kTemplateFields[] = {
+    {"chat_template", R"({"type":"null"})", "", "Not allowed: the server's own is used."},
+    {"chat_template_kwargs", R"({"type":"object","maxProperties":64})", "", "Variables for the template."},
+    {"documents", R"({"type":"array"})", "none", "Passed on to the template."},
+    {"add_generation_prompt", R"({"type":"boolean"})", "true",
+     "The prompt ends with the start of an answer."},
+    {"continue_final_message", R"({"type":"boolean"})", "false", "The last message is gone on with."},
+};
+
+constexpr ContractField kEffortField[] = {
+    {"reasoning_effort", R"({"type":"string","enum":["none","minimal","low","medium","high","xhigh"]})", "",
+     "For the template."},
+};
+
+constexpr ContractField kChatFields[] = {
+    {"max_tokens", R"({"type":"integer","minimum":1})", "rest of the context",
+     "Old name of max_completion_tokens."},
+    {"max_completion_tokens", R"({"type":"integer","minimum":1})", "rest of the context",
+     "The output's tokens."},
+    {"logprobs", R"({"type":"boolean"})", "false", "Scores of the output's tokens."},
+    {"top_logprobs", R"({"type":"integer","minimum":-1})", "0", "Alternatives a token, at most 20."},
+    {"tool_choice", R"({"type":["string","object"]})", "auto", "none, auto, required or a named function."},
+    {"parallel_tool_calls", R"({"type":"boolean"})", "true", "More than one call in an answer."},
+    {"function_call", R"({"type":["string","object"]})", "", "Old form of tool_choice."},
+    {"add_special_tokens", R"({"type":"boolean"})", "false", "Must be false: the template writes them."},
+};
+
+constexpr ContractField kResponsesFields[] = {
+    {"input", R"({"anyOf":[{"type":"string"},{"type":"array","minItems":1,"items":{"type":"object"}}]})",
+     "required", "Text, or messages, function calls, their outputs and reasoning."},
+    {"instructions", R"({"type":"string"})", "", "A system message before the input."},
+    {"max_output_tokens", R"({"type":"integer","minimum":1})", "rest of the context", "The output's tokens."},
+    {"max_tool_calls", R"({"type":"integer","minimum":1})", "", "Repeated in the answer, has no effect."},
+    {"tools", R"({"type":"array","items":{"type":"object"}})", "none", "Functions only."},
+    {"tool_choice", R"({"type":["string","object"]})", "auto", "none, auto, required or a named function."},
+    {"tool_choice.type", R"({"const":"function"})", "", "Of a named function."},
+    {"tool_choice.name", R"({"type":"string","minLength":1})", "", "Of a named function."},
+    {"parallel_tool_calls", R"({"type":"boolean"})", "true", "More than one call in an answer."},
+    {"text", R"({"type":"object"})", "", "The form of the text."},
+    {"text.format", R"({"type":"object","required":["type"]})", "text",
+     "text, json_object or json_schema, with the schema beside the type."},
+    {"text.verbosity", R"({"type":"string"})", "medium", "Accepted, has no effect."},
+    {"reasoning", R"({"type":"object"})", "", "How the model thinks."},
+    {"reasoning.effort", R"({"type":"string","enum":["none","minimal","low","medium","high","xhigh"]})", "",
+     "As reasoning_effort in chat."},
+    {"reasoning.summary", R"({"type":"string"})", "", "Repeated in the answer, has no effect."},
+    {"reasoning.generate_summary", R"({"type":"string"})", "", "Old name of reasoning.summary."},
+    {"include", R"({"type":"array","items":{"type":"string"}})", "",
+     "message.output_text.logprobs gives scores; other names that OpenAI has do nothing."},
+    {"top_logprobs", R"({"type":"integer","minimum":-1})", "0", "Alternatives a token; needs include."},
+    {"truncation", R"({"const":"disabled"})", "disabled", "truncate_prompt_tokens cuts a prompt."},
+    {"stream_options", R"({"type":"object"})", "", "Only with stream."},
+    {"stream_options.include_obfuscation", R"({"type":"boolean"})", "", "Accepted, has no effect."},
+    {"stream_options.include_usage", R"({"type":"boolean"})", "", "The last event has the usage anyway."},
+    {"metadata",
+     R"({"type":"object","maxProperties":16,"additionalProperties":{"type":"string","maxLength":512}})", "",
+     "Repeated in the answer."},
+    {"store", R"({"type":"boolean"})", "false", "Accepted; nothing is stored."},
+    {"background", R"({"const":false})", "false", "Must be false: nothing is stored."},
+    {"previous_response_id", R"({"type":"null"})", "", "Not allowed: nothing is stored."},
+    {"conversation", R"({"type":"null"})", "", "Not allowed: nothing is stored."},
+    {"prompt", R"({"type":"null"})", "", "Not allowed: nothing is stored."},
+    {"safety_identifier", R"({"type":"string"})", "", "Repeated in the answer."},
+    {"prompt_cache_key", R"({"type":"string"})", "", "Repeated in the answer."},
+    {"prompt_cache_retention", R"({"type":"string"})", "", "Repeated in the answer."},
+    {"prompt_cache_options", R"({"type":"object"})", "", "Accepted, has no effect."},
+    {"service_tier", R"({"type":"string"})", "default", "Accepted, has no effect."},
+    {"user", R"({"type":"string"})", "", "Repeated in the answer."},
+};
+
+constexpr ContractField kMessagesFields[] = {
+    {"max_tokens", R"({"type":"integer","minimum":1})", "required",
+     "The output's tokens. May be left out in count_tokens."},
+    {"system", R"({"anyOf":[{"type":"string"},{"type":"array","items":{"type":"object"}}]})", "",
+     "Text or a list of text blocks."},
+    {"stop_sequences", R"({"type":"array","maxItems":16,"items":{"type":"string","minLength":1}})", "",
+     "The same as stop, which must not be there, too."},
+    {"tools", R"({"type":"array","items":{"type":"object"}})", "none", "Functions with an input_schema."},
+    {"tool_choice", R"({"type":"object","required":["type"]})", "auto", "Which tool the model calls."},
+    {"tool_choice.type", R"({"enum":["auto","any","tool","none"]})", "", "tool needs a name."},
+    {"tool_choice.name", R"({"type":"string","minLength":1})", "", "The tool that must be called."},
+    {"tool_choice.disable_parallel_tool_use", R"({"type":"boolean"})", "false", "One call at most."},
+    {"thinking", R"({"type":"object","required":["type"]})", "the model's habit", "How the model thinks."},
+    {"thinking.type", R"({"enum":["enabled","disabled","adaptive","between_tools"]})", "",
+     "enabled needs budget_tokens."},
+    {"thinking.budget_tokens", R"({"type":"integer","minimum":1024})", "",
+     "Less than max_tokens; checked, but nothing ends a thought early."},
+    {"thinking.display", R"({"enum":["summarized","omitted"]})", "summarized",
+     "omitted leaves the thoughts out of the answer."},
+    {"output_config", R"({"type":"object"})", "", "The form of the output."},
+    {"output_config.effort", R"({"enum":["none","minimal","low","medium","high","xhigh","max"]})", "",
+     "As reasoning_effort in chat; max means xhigh."},
+    {"output_config.format", R"({"type":"object","required":["type","schema"]})", "",
+     "The type json_schema and a schema."},
+    {"metadata", R"({"type":"object"})", "", "About the request."},
+    {"metadata.user_id", R"({"type":"string"})", "", "Accepted, has no effect."},
+    {"cache_control", R"({"type":"object"})", "", "Accepted: prefixes are cached anyway."},
+    {"service_tier", R"({"type":"string"})", "", "Accepted, has no effect."},
+};
+
+constexpr ContractField kTokenizeFields[] = {
+    {"prompt", R"({"type":"string"})", "", "The text; either this or messages."},
+    {"add_special_tokens", R"({"type":"boolean"})", "true for a prompt", "The model's BOS token is added."},
+    {"parse_special", R"({"type":"boolean"})", "true", "Names of special tokens in a prompt become those."},
+    {"return_token_strs", R"({"type":"boolean"})", "false", "Adds the tokens as text."},
+};
+
+constexpr ContractField kDetokenizeFields[] = {
+    {"tokens", R"({"type":"array","items":{"type":"integer","minimum":0}})", "required", "Token ids."},
+};
+
+// What templates are rendered with is refused in the same words as for chat.
+constexpr ContractField kRefusedFields[] = {
+    {"tools", R"({"type":"array","items":{"type":"object"}})", "none", "Shown to the model."},
+    {"functions", R"({"type":"array","items":{"type":"object"}})", "none", "Old form of tools; a 501."},
+    {"use_beam_search", R"({"type":"boolean"})", "false", "true is a 501."},
+};
+
+constexpr FieldGroup kModel{"Model", kModelFields};
+constexpr FieldGroup kSampling{"Sampling and the end of the output", kSamplingFields};
+constexpr FieldGroup kCall{"The call", kCallFields};
+constexpr FieldGroup kGrammar{"Structured output", kGrammarFields};
+constexpr FieldGroup kGeneration{"Completions and chat", kGenerationFields};
+constexpr FieldGroup kCompletion{"Completions", kCompletionFields};
+constexpr FieldGroup kMessageList{"Messages", kMessageListField};
+constexpr FieldGroup kTemplate{"Chat template", kTemplateFields};
+constexpr FieldGroup kEffort{"Reasoning", kEffortField};
+constexpr FieldGroup kChat{"Chat", kChatFields};
+constexpr FieldGroup kResponses{"Responses", kResponsesFields};
+constexpr FieldGroup kMessages{"Anthropic Messages", kMessagesFields};
+constexpr FieldGroup kTokenize{"Tokenize", kTokenizeFields};
+constexpr FieldGroup kDetokenize{"Detokenize", kDetokenizeFields};
+constexpr FieldGroup kRefused{"Tokenize and apply-template", kRefusedFields};
+
+using Groups = const FieldGroup* const;
+constexpr Groups kAllGroups[] = {&kModel,      &kSampling, &kCall,        &kGrammar,    &kGeneration,
+                                 &kCompletion, &kChat,     &kMessageList, &kTemplate,   &kEffort,
+                                 &kResponses,  &kMessages, &kTokenize,    &kDetokenize, &kRefused};
+constexpr Groups kOfCompletions[] = {&kModel, &kCompletion, &kSampling, &kCall, &kGrammar, &kGeneration};
+constexpr Groups kOfChat[] = {&kModel,   &kMessageList, &kChat,     &kSampling, &kCall,
+                              &kGrammar, &kGeneration,  &kTemplate, &kEffort};
+constexpr Groups kOfResponses[] = {&kModel, &kResponses, &kSampling, &kCall, &kGrammar, &kTemplate};
+constexpr Groups kOfMessages[] = {&kModel, &kMessageList, &kMessages, &kSampling,
+                                  &kCall,  &kGrammar,     &kTemplate};
+constexpr Groups kOfTokenize[] = {&kModel, &kTokenize, &kMessageList, &kTemplate, &kEffort, &kRefused};
+constexpr Groups kOfTemplate[] = {&kModel, &kMessageList, &kTemplate, &kEffort, &kRefused};
+constexpr Groups kOfDetokenize[] = {&kModel, &kDetokenize};
+
+using Names = const char* const;
+constexpr Names kNeedsPrompt[] = {"prompt"};
+constexpr Names kNeedsMessages[] = {"messages"};
+constexpr Names kNeedsInput[] = {"input"};
+constexpr Names kNeedsTokens[] = {"tokens"};
+constexpr Names kNeedsMaxTokens[] = {"messages", "max_tokens"};
+
+constexpr int kPostStatuses[] = {400, 404, 408, 413, 415, 431, 500, 501, 503, 504};
+constexpr int kGetStatuses[] = {400, 404, 408, 413, 431, 500, 503};
+
+constexpr const char* kError = "Error";
+constexpr AnswerKind kJson = AnswerKind::kJson;
+constexpr AnswerKind kStream = AnswerKind::kJsonOrStream;
+
+constexpr ContractRoute post(const char* path, const char* summary, std::span<Groups> groups,
+                             std::span<Names> required, const char* answer) {
+  return {"POST", path, summary, groups, required, kJson, answer, kError, kPostStatuses};
+}
+constexpr ContractRoute streaming(ContractRoute route) {
+  route.answer_kind = kStream;
+  return route;
+}
+constexpr ContractRoute with_error(ContractRoute route, const char* error) {
+  route.error = error;
+  return route;
+}
+constexpr ContractRoute get(const char* path, const char* summary, const char* answer) {
+  return {"GET", path, summary, {}, {}, kJson, answer, kError, kGetStatuses};
+}
+
+constexpr std::array kRoutes = {
+    streaming(post("/v1/completions", "Continues a text", kOfCompletions, kNeedsPrompt, "Completion")),
+    streaming(
+        post("/v1/chat/completions", "Answers a conversation", kOfChat, kNeedsMessages, "ChatCompletion")),
+    streaming(post("/v1/responses", "OpenAI Responses, stateless", kOfResponses, kNeedsInput, "Response")),
+    with_error(streaming(post("/v1/messages", "Anthropic Messages", kOfMessages, kNeedsMaxTokens, "Message")),
+               "MessagesError"),
+    with_error(post("/v1/messages/count_tokens", "Tokens of an Anthropic request", kOfMessages,
+                    kNeedsMessages, "CountedTokens"),
+               "MessagesError"),
+    post("/tokenize", "Text or messages to token ids", kOfTokenize, {}, "Tokens"),
+    post("/detokenize", "Token ids to text", kOfDetokenize, kNeedsTokens, "Prompt"),
+    post("/apply-template", "Messages to the prompt", kOfTemplate, kNeedsMessages, "Prompt"),
+    get("/v1/models", "The models of this server", "ModelList"),
+    get("/v1/models/{id}", "One model", "Model"),
+    get("/health", "Ready for requests? 503 while loading or draining", "Status"),
+    get("/health/ready", "The same as /health", "Status"),
+    get("/health/live", "Is the process alive?", "Status"),
+    get("/version", "The version of the server", "Version"),
+    ContractRoute{
+        "GET", "/metrics", "Prometheus metrics", {}, {}, AnswerKind::kText, "", kError, kGetStatuses},
+    get("/debug/blocks", "The KV blocks at a glance", "Blocks"),
+    get("/openapi.json", "This document", "Document"),
+};
+
+constexpr MissingPart kMissing[] = {
+    {"/v1/embeddings", "embeddings"},
+    {"/infill", "llama-server's fill-in-the-middle route"},
+    {"/generate", "the simple shape of a minimal service"},
+    {"/v1/files", "files of batches"},
+    {"/v1/batches", "batches at idle priority; `pagoda batch` runs a file of requests"},
+    {"/v1/ws", "WebSocket"},
+    {"pagoda.v1.LLMService", "gRPC"},
+};
+
+}  // namespace
+
+std::span<const ContractRoute> contract_routes() {
+  return kRoutes;
+}
+std::span<const FieldGroup* const> contract_groups() {
+  return kAllGroups;
+}
+std::span<const MissingPart> contract_missing() {
+  return kMissing;
+}
+
+}  // namespace pagoda::openai
