@@ -116,6 +116,7 @@ void Api::register_routes(net::HttpServer& server) {
   server.route("POST", "/tokenize", on_text_pool(state_, handle_tokenize));
   server.route("POST", "/detokenize", on_text_pool(state_, handle_detokenize));
   server.route("POST", "/apply-template", on_text_pool(state_, handle_apply_template));
+  register_openapi_route(state_, server);
   register_info_routes(state_, server);
 }
 

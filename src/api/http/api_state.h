@@ -75,6 +75,8 @@ Result<void> handle_detokenize(ApiState& state, const net::HttpRequest& request,
                                const std::shared_ptr<net::ResponseWriter>& response);
 Result<void> handle_apply_template(ApiState& state, const net::HttpRequest& request,
                                    const std::shared_ptr<net::ResponseWriter>& response);
+// GET /openapi.json.
+void register_openapi_route(const std::shared_ptr<ApiState>& state, net::HttpServer& server);
 // GET routes: models, health, version, metrics, blocks.
 void register_info_routes(const std::shared_ptr<ApiState>& state, net::HttpServer& server);
 
