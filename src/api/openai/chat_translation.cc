@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "api/openai/chat_context.h"
 #include "api/openai/common_fields.h"
 
 namespace pagoda::openai {
@@ -106,17 +107,32 @@ Result<std::vector<std::string>> finish_translation(FieldReader& fields, const P
   return names;
 }
 
-Error FieldNames::own_error(Error error) const {
+const std::pair<const std::string, std::string>* FieldNames::find(const std::string& chat) const {
   const std::pair<const std::string, std::string>* best = nullptr;
   for (const auto& name : names_) {
-    if (fits(error.param, name.first) && (best == nullptr || name.first.size() > best->first.size()))
-      best = &name;
+    if (fits(chat, name.first) && (best == nullptr || name.first.size() > best->first.size())) best = &name;
   }
-  if (best == nullptr) return error;
-  const auto& [chat, own] = *best;
-  error.param.replace(0, chat.size(), own);
-  if (const size_t at = error.message.find(chat); at != std::string::npos)
-    error.message.replace(at, chat.size(), own);
+  return best;
+}
+
+std::string FieldNames::own_name(const std::string& chat) const {
+  const auto* name = find(chat);
+  return name == nullptr ? chat : name->second + chat.substr(name->first.size());
+}
+
+Result<ChatRequest> FieldNames::read(const Json& chat, const ParseOptions& options) const {
+  auto request = read_chat_request(chat, options);
+  if (!request) return own_error(std::move(request).error());
+  if (auto& grammar = request->common.grammar) grammar->param = own_name(grammar->param);
+  return request;
+}
+
+Error FieldNames::own_error(Error error) const {
+  const auto* name = find(error.param);
+  if (name == nullptr) return error;
+  error.param = own_name(error.param);
+  if (const size_t at = error.message.find(name->first); at != std::string::npos)
+    error.message.replace(at, name->first.size(), name->second);
   return error;
 }
 

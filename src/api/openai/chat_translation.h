@@ -40,9 +40,15 @@ Result<std::vector<std::string>> finish_translation(FieldReader& fields, const P
 class FieldNames {
  public:
   void add(std::string chat, std::string own) { names_[std::move(chat)] = std::move(own); }
+  // read_chat_request() of a translated body, with its errors and those to come in the client's words.
+  Result<ChatRequest> read(const Json& chat, const ParseOptions& options) const;
+  std::string own_name(const std::string& chat) const;
+  // The error with the field's own name in `param` and in the message.
   Error own_error(Error error) const;
 
  private:
+  const std::pair<const std::string, std::string>* find(const std::string& chat) const;
+
   std::map<std::string, std::string> names_;
 };
 

@@ -4,7 +4,6 @@
 
 #include <string>
 
-#include "api/openai/chat_context.h"
 #include "api/openai/chat_translation.h"
 #include "api/openai/common_fields.h"
 #include "api/openai/messages_input.h"
@@ -30,9 +29,8 @@ class Translation {
     read_output_config();
     read_labels();
     auto unknown = PAGODA_TRY(finish_translation(fields_, options, std::move(ignored_)));
-    auto chat = read_chat_request(chat_, options);
-    if (!chat) return names_.own_error(std::move(chat).error());
-    request_.chat = std::move(*chat);
+    auto chat = PAGODA_TRY(names_.read(chat_, options));
+    request_.chat = std::move(chat);
     request_.chat.common.unknown_fields = std::move(unknown);
     request_.chat.common.default_max_tokens = max_tokens;
     return std::move(request_);

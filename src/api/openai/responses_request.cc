@@ -6,7 +6,6 @@
 #include <array>
 #include <string>
 
-#include "api/openai/chat_context.h"
 #include "api/openai/chat_translation.h"
 #include "api/openai/common_fields.h"
 #include "api/openai/responses_input.h"
@@ -42,9 +41,8 @@ class Translation {
     read_labels();
     auto unknown = PAGODA_TRY(finish_translation(fields_, options, std::move(ignored_)));
     names_.add("max_completion_tokens", "max_output_tokens");
-    auto chat = read_chat_request(chat_, options);
-    if (!chat) return names_.own_error(std::move(chat).error());
-    ResponsesRequest request{std::move(*chat), std::move(echo_)};
+    auto chat = PAGODA_TRY(names_.read(chat_, options));
+    ResponsesRequest request{std::move(chat), std::move(echo_)};
     request.chat.common.unknown_fields = std::move(unknown);
     const SamplingFields& sampling = request.chat.common.sampling;
     request.echo["temperature"] = sampling.temperature;
@@ -309,9 +307,7 @@ Error responses_error(Error error) {
   FieldNames names;
   names.add("messages", "input");
   names.add("max_tokens", "max_output_tokens");
-  const std::string message = error.message;
-  error = names.own_error(std::move(error));
-  error.message = message;
+  error.param = names.own_name(error.param);
   return error;
 }
 
