@@ -20,11 +20,11 @@ def binary():
     return pathlib.Path(os.environ.get("PAGODA_BIN") or ROOT / "build" / "release" / "pagoda")
 
 
-def model_path():
+def model_path(name=MODEL_FILE):
     if "PAGODA_MODELS" in os.environ:
-        return pathlib.Path(os.environ["PAGODA_MODELS"]) / MODEL_FILE
+        return pathlib.Path(os.environ["PAGODA_MODELS"]) / name
     cache = os.environ.get("PAGODA_CACHE") or pathlib.Path.home() / ".cache" / "pagoda"
-    return pathlib.Path(cache) / "models" / MODEL_FILE
+    return pathlib.Path(cache) / "models" / name
 
 
 def free_port():
@@ -36,11 +36,11 @@ def free_port():
 class Server:
     """One running `pagoda serve`. Its log is a file, so that nothing blocks on a full pipe."""
 
-    def __init__(self, log_path, *arguments):
+    def __init__(self, log_path, *arguments, model=None):
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log_path = log_path
-        command = [str(binary()), "serve", str(model_path()), "--host", "127.0.0.1", "--port", str(self.port),
+        command = [str(binary()), "serve", str(model or model_path()), "--host", "127.0.0.1", "--port", str(self.port),
                    "--served-model-name", MODEL_NAME, *arguments]
         with open(log_path, "wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
