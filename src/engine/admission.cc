@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "kv/kv_manager.h"
 
 namespace pagoda::engine {
@@ -68,6 +69,8 @@ Result<void> check_fits_pool(const EngineRequest& request, const AdmissionLimits
 
 Result<void> check_request(const EngineRequest& request, const AdmissionLimits& limits) {
   PAGODA_TRY(check_lengths(request, limits));
+  PAGODA_CHECK(request.constraints.empty() || std::ssize(request.constraints) == request.n,
+               "{} constraints for {} choices", request.constraints.size(), request.n);
   PAGODA_TRY(check_tokens(request, limits));
   return check_fits_pool(request, limits);
 }

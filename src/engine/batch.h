@@ -20,6 +20,7 @@ struct SampleTask {
   int64_t drafts = 0;       // those before the token that is drawn
   bool shares_row = false;  // several choices draw from this row, so it must not be overwritten
   bool failed = false;
+  bool complete = false;  // the constraint allows nothing after the result
   sampling::SampledToken result;
 };
 

@@ -249,7 +249,12 @@ FinishReason Engine::Impl::take_over(Sequence& sequence, std::span<SampleTask> r
     sequence.tokens.push_back(token);
     ++totals_.generation_tokens;
     reason = finish_reason(sequence);
-    requests_.emit_token(sequence, std::move(task.result), reason, now);
+    const bool completes = task.complete && reason != FinishReason::kStop;
+    requests_.emit_token(sequence, std::move(task.result), completes ? FinishReason::kNone : reason, now);
+    if (completes) {
+      reason = FinishReason::kStop;
+      requests_.emit_finish(*sequence.request, sequence.choice, reason);
+    }
     if (reason != FinishReason::kNone || accepted == drafts.size() || token != drafts[accepted]) break;
   }
   if (drafts.empty()) return reason;

@@ -16,6 +16,7 @@
 #include "model/model.h"
 #include "sampling/sampler.h"
 #include "sampling/sampling_params.h"
+#include "sampling/token_constraint.h"
 
 namespace pagoda::engine {
 
@@ -63,7 +64,7 @@ inline int64_t max_logit_rows(const EngineOptions& options) {
 
 enum class FinishReason : uint8_t {
   kNone,      // still running
-  kStop,      // an end or stop token; `stop_token` says which
+  kStop,      // an end or stop token, or, without a token, a constraint that is complete
   kLength,    // max_tokens or max_model_len
   kAborted,   // by abort(); also what a drained or stopped engine sends
   kDeadline,  // the request's deadline passed
@@ -94,6 +95,9 @@ struct EngineRequest {
   int n = 1;                    // choices that share the prompt; 1 .. max_num_seqs
   int64_t max_tokens = 16;      // 0 is allowed: the prompt is run (for prompt_logprobs), nothing is generated
   sampling::SamplingParams sampling;  // choice c draws from stream c of the seed
+  // One for each choice, or none at all. They advance with the tokens that are drawn; a choice whose constraint
+  // is complete ends with kStop.
+  std::vector<std::shared_ptr<sampling::TokenConstraint>> constraints;
   int prompt_logprobs = -1;           // -1 = none; k = each prompt token and the top k
   int priority = 0;                   // lower runs first under kPriority
   // Runs only in steps in which nothing else waits or runs, and is the first to be preempted. It has queue

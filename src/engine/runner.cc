@@ -16,7 +16,7 @@ Runner::Runner(model::Model& model, KvStorage& kv, const EngineOptions& options,
       max_rows_(max_logit_rows(options)),
       logits_(static_cast<size_t>(max_rows_ * stride_) * sizeof(float)) {
   PAGODA_CHECK(stride_ >= vocab_size_, "rows of {} logits are {} apart", vocab_size_, stride_);
-  for (int i = 0; i < pool.num_threads(); ++i) workers_.push_back({sampling::Sampler(vocab_size_), {}});
+  for (int i = 0; i < pool.num_threads(); ++i) workers_.push_back({sampling::Sampler(vocab_size_), {}, {}});
 }
 
 std::span<float> Runner::logits(int64_t row) {
@@ -31,26 +31,63 @@ void Runner::run(Batch& batch) noexcept {
   const auto num_samples = static_cast<int>(samples.size());
   pool_.run(num_samples + static_cast<int>(scores.size()), [&](int task, int worker) {
     if (task < num_samples) {
-      sample(samples[static_cast<size_t>(task)], workers_[static_cast<size_t>(worker)]);
+      SampleTask& sample_task = samples[static_cast<size_t>(task)];
+      Worker& scratch = workers_[static_cast<size_t>(worker)];
+      if (sample_task.sequence->request->constraint(sample_task.choice) == nullptr) {
+        sample(sample_task, scratch);
+      } else if (sample_task.drafts == 0) {
+        sample_constrained(batch, sample_task, scratch);
+      }
     } else {
       score(scores[static_cast<size_t>(task - num_samples)]);
     }
   });
 }
 
+void Runner::draw(SampleTask& task, Worker& worker, std::span<const uint32_t> mask) {
+  std::span<float> row = logits(task.row);
+  if (task.shares_row) {
+    worker.row.assign(row.begin(), row.end());
+    row = worker.row;
+  }
+  const Request& request = *task.sequence->request;
+  task.result = worker.sampler.sample(row, request.spec.sampling, task.sequence->history(task.drafts),
+                                      static_cast<uint32_t>(task.choice), mask);
+}
+
+void Runner::fail(SampleTask& task, const std::string& why) noexcept {
+  task.failed = true;
+  log::error("sampling for request {} failed: {}", task.sequence->request->spec.id.value, why);
+}
+
 void Runner::sample(SampleTask& task, Worker& worker) noexcept {
   try {
-    std::span<float> row = logits(task.row);
-    if (task.shares_row) {
-      worker.row.assign(row.begin(), row.end());
-      row = worker.row;
-    }
-    task.result =
-        worker.sampler.sample(row, task.sequence->request->spec.sampling, task.sequence->history(task.drafts),
-                              static_cast<uint32_t>(task.choice));
+    draw(task, worker, {});
   } catch (const std::exception& e) {
-    task.failed = true;
-    log::error("sampling for request {} failed: {}", task.sequence->request->spec.id.value, e.what());
+    fail(task, e.what());
+  }
+}
+
+// All rows of one choice, one after the other, as each mask depends on the tokens before it. It ends with the
+// first wrong draft, so that the constraint never takes a token that the sequence does not.
+void Runner::sample_constrained(Batch& batch, SampleTask& first, Worker& worker) noexcept {
+  const std::span rows(&first, static_cast<size_t>(first.num_rows));
+  const std::span<const TokenId> drafts = batch.drafts(first);
+  sampling::TokenConstraint& constraint = *first.sequence->request->constraint(first.choice);
+  worker.mask.resize(sampling::mask_words(static_cast<size_t>(vocab_size_)));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    SampleTask& task = rows[i];
+    try {
+      if (const Result<void> filled = constraint.fill_mask(worker.mask); !filled)
+        return fail(task, filled.error().message);
+      draw(task, worker, worker.mask);
+      const Result<bool> accepted = constraint.accept(task.result.token);
+      if (!accepted) return fail(task, accepted.error().message);
+      task.complete = *accepted;
+    } catch (const std::exception& e) {
+      return fail(task, e.what());
+    }
+    if (task.complete || i == drafts.size() || task.result.token != drafts[i]) return;
   }
 }
 

@@ -1,6 +1,7 @@
 // Runs one batch through the model and the sampler.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -23,11 +24,15 @@ class Runner {
  private:
   struct Worker {
     sampling::Sampler sampler;
-    std::vector<float> row;  // copy of a row that several choices draw from
+    std::vector<uint32_t> mask;  // of the constraint
+    std::vector<float> row;      // copy of a row that several choices draw from
   };
 
   std::span<float> logits(int64_t row);
   void sample(SampleTask& task, Worker& worker) noexcept;
+  void sample_constrained(Batch& batch, SampleTask& first, Worker& worker) noexcept;
+  void draw(SampleTask& task, Worker& worker, std::span<const uint32_t> mask);
+  void fail(SampleTask& task, const std::string& why) noexcept;
   void score(ScoreTask& task) noexcept;
 
   model::Model& model_;

@@ -81,6 +81,9 @@ struct Request {
   std::vector<EngineEvent> events;  // of the current step
 
   bool scores_pending() const { return prompt_scores != nullptr && num_scored < num_prompt; }
+  sampling::TokenConstraint* constraint(int choice) const {
+    return spec.constraints.empty() ? nullptr : spec.constraints[static_cast<size_t>(choice)].get();
+  }
   Sequence* find(int choice);  // null when it is unforked
 };
 

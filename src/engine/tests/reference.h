@@ -20,17 +20,28 @@ inline ReferenceOutput reference_output(const EngineRequest& request, int choice
   std::vector<TokenId> output;
   std::vector<float> row(static_cast<size_t>(vocab_size));
   ReferenceOutput expected{.tokens = {}, .finish = FinishReason::kLength};
+  const auto& constraints = request.constraints;  // advance here as they do in an engine
+  sampling::TokenConstraint* constraint =
+      constraints.empty() ? nullptr : constraints[static_cast<size_t>(choice)].get();
+  std::vector<uint32_t> mask(constraint == nullptr ? 0 : sampling::mask_words(row.size()));
   int64_t position = 0;
   for (const TokenId token : request.prompt) hash.absorb(token.value, position++);
   const auto limit = std::min(request.max_tokens, max_model_len - position);
   while (static_cast<int64_t>(output.size()) < limit) {
     hash.logits(row);
-    expected.tokens.push_back(sampler.sample(
-        row, request.sampling, {.prompt = request.prompt, .output = output}, static_cast<uint32_t>(choice)));
+    if (constraint != nullptr) PAGODA_CHECK(constraint->fill_mask(mask).has_value());
+    expected.tokens.push_back(sampler.sample(row, request.sampling,
+                                             {.prompt = request.prompt, .output = output},
+                                             static_cast<uint32_t>(choice), mask));
     const TokenId token = expected.tokens.back().token;
+    const bool complete = constraint != nullptr && constraint->accept(token).value();
     const auto& stop_ids = request.sampling.stop_token_ids;
     const bool may_stop = static_cast<int64_t>(output.size()) >= request.sampling.min_tokens;
     if (may_stop && std::ranges::find(stop_ids, token) != stop_ids.end()) {
+      expected.finish = FinishReason::kStop;
+      break;
+    }
+    if (complete) {
       expected.finish = FinishReason::kStop;
       break;
     }
