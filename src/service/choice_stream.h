@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "engine/engine.h"
 #include "sampling/sampler.h"
+#include "service/fim_suffix_guard.h"
 #include "service/service.h"
 #include "text/stop_matcher.h"
 #include "text/tokenizer.h"
@@ -23,6 +24,7 @@ struct ChoiceRules {
   bool include_stop = false;
   bool logprobs = false;
   int64_t min_tokens = 0;  // stop strings are looked for behind that many tokens
+  int64_t interval = 1;    // tokens between two events
 };
 
 // A token of the engine with the bytes of its alternatives.
@@ -47,18 +49,20 @@ class ChoiceStream {
  private:
   Result<void> add_token(const sampling::SampledToken& token);
   void add_text(std::string_view piece);
+  void add_certain_text(std::string text);
+  void stop_at_suffix();
   void flush();
-  bool is_eos(TokenId id) const;
 
   const text::Tokenizer& tokenizer_;
   const ChoiceRules& rules_;
   std::unique_ptr<text::DetokenizerStream> stream_;
   std::optional<text::StopMatcher> matcher_;  // absent without stop strings
+  std::optional<FimSuffixGuard> guard_;       // absent without a suffix
   ChoiceEvent pending_;
   int64_t completion_tokens_ = 0;
   engine::FinishReason finish_ = engine::FinishReason::kNone;
   bool ended_by_stop_string_ = false;
-  bool taken_end_ = false;
+  bool taken_end_ = false, taken_any_ = false;
 };
 
 }  // namespace pagoda::service

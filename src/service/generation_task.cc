@@ -15,6 +15,9 @@ namespace {
 // character.
 constexpr size_t kDetokenizerContext = 32;
 
+// What a prompt that is cut to fit leaves free for an output that may take the rest of the context.
+constexpr int64_t kOpenOutputTokens = 1024;
+
 RequestId next_request_id() {
   static std::atomic<uint64_t> next{1};
   return RequestId{next.fetch_add(1, std::memory_order_relaxed)};
@@ -57,6 +60,12 @@ GenerationTask::GenerationTask(const ServiceContext& context, GenerationRequest 
   rules_.include_stop = request_.include_stop_str_in_output;
   rules_.logprobs = request_.sampling.num_logprobs != -1;
   rules_.min_tokens = request_.sampling.min_tokens;
+  rules_.interval = context.options.stream_interval;
+  if (const auto* fim = std::get_if<FimPrompt>(&request_.prompt)) {
+    rules_.fim_stops = context.encoder.fim_stop_ids();
+    if (fim->stop_at_suffix) rules_.fim_suffix = fim->suffix;
+    rules_.fim_at_line_start = fim->prefix.empty() || fim->prefix.back() == '\n';
+  }
 }
 
 void GenerationTask::start(AcceptedCallback accepted) {
@@ -101,10 +110,19 @@ Result<void> GenerationTask::submit() {
   return context_.engine.submit(std::move(request));
 }
 
-Result<engine::EngineRequest> GenerationTask::engine_request() {
+// Into prompt_ids_ and prompt_text_.
+Result<void> GenerationTask::encode_prompt() {
   const int64_t max_len = context_.engine.options().max_model_len;
-  const bool truncates = request_.truncate_prompt_tokens > 0;
-  if (!truncates) {
+  if (const auto* fim = std::get_if<FimPrompt>(&request_.prompt)) {
+    PAGODA_TRY(check_token_ids());
+    EncodedFim encoded = PAGODA_TRY(context_.encoder.encode_fim(*fim, max_len - reserved_tokens()));
+    prompt_ids_ = std::move(encoded.ids);
+    fim_cut_ = encoded.cut;
+    return {};
+  }
+  const int64_t keep = request_.truncate_prompt_tokens < 0 ? std::max<int64_t>(max_len - reserved_tokens(), 1)
+                                                           : request_.truncate_prompt_tokens;
+  if (keep == 0) {
     const int64_t excess = PAGODA_TRY(context_.encoder.certain_excess(request_.prompt, max_len));
     if (excess > 0)
       return context_error(excess, !std::holds_alternative<std::vector<TokenId>>(request_.prompt));
@@ -113,10 +131,32 @@ Result<engine::EngineRequest> GenerationTask::engine_request() {
   auto rendered = PAGODA_TRY(context_.encoder.encode(request_.prompt, context_.options.vocab_size, true));
   prompt_ids_ = std::move(rendered.ids);
   prompt_text_ = std::move(rendered.text);
-  if (truncates && std::cmp_greater(prompt_ids_.size(), request_.truncate_prompt_tokens)) {
-    prompt_ids_.erase(prompt_ids_.begin(), prompt_ids_.end() - request_.truncate_prompt_tokens);
+  if (keep > 0 && std::cmp_greater(prompt_ids_.size(), keep)) {
+    prompt_ids_.erase(prompt_ids_.begin(), prompt_ids_.end() - keep);
     prompt_text_.clear();
   }
+  return {};
+}
+
+// Of the context, for the output.
+int64_t GenerationTask::reserved_tokens() const {
+  const int64_t max_len = context_.engine.options().max_model_len;
+  const int64_t wanted = request_.max_tokens.value_or(
+      request_.default_max_tokens.value_or(std::min(kOpenOutputTokens, max_len / 4)));
+  return std::min(wanted, max_len);
+}
+
+// A server with a seed answers the same requests in the same order alike.
+uint64_t GenerationTask::own_seed() const {
+  if (!context_.options.seed) return random_seed();
+  const auto id = static_cast<uint64_t>(id_.value);
+  const auto words =
+      philox4x32({static_cast<uint32_t>(id), static_cast<uint32_t>(id >> 32), 0, 0}, *context_.options.seed);
+  return uint64_t{words[0]} << 32 | words[1];
+}
+
+Result<engine::EngineRequest> GenerationTask::engine_request() {
+  PAGODA_TRY(encode_prompt());
   if (prompt_ids_.empty()) {
     return make_error(ErrorKind::kInvalidArgument, "The prompt has no tokens; at least one is needed.",
                       prompt_param(request_.prompt));
@@ -131,11 +171,13 @@ Result<engine::EngineRequest> GenerationTask::engine_request() {
   request.n = request_.n;
   request.max_tokens = PAGODA_TRY(choose_max_tokens(static_cast<int64_t>(prompt_ids_.size())));
   request.sampling = request_.sampling;
-  request.sampling.seed = request_.seed ? *request_.seed : random_seed();
+  request.sampling.seed = request_.seed ? *request_.seed : own_seed();
   if (!request_.ignore_eos) {
     auto& stops = request.sampling.stop_token_ids;
     stops.insert(stops.end(), context_.options.eos.begin(), context_.options.eos.end());
   }
+  auto& stop_ids = request.sampling.stop_token_ids;
+  stop_ids.insert(stop_ids.end(), rules_.fim_stops.begin(), rules_.fim_stops.end());
   PAGODA_TRY(encode_bad_words(&request.sampling));
   request.prompt_logprobs = request_.prompt_logprobs;
   request.priority = request_.priority;
@@ -284,6 +326,7 @@ void GenerationTask::send_prompt_event(const std::vector<engine::EngineEvent>& e
   PromptEvent prompt;
   prompt.ids = prompt_ids_;
   prompt.cached_tokens = cached_tokens_;
+  prompt.fim_cut = fim_cut_;
   if (request_.prompt_text) prompt.text = prompt_text_;
   const auto scored =
       std::find_if(events.begin(), events.end(), [](const auto& e) { return e.prompt_logprobs != nullptr; });

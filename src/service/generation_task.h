@@ -52,6 +52,9 @@ class GenerationTask final : public Generation,
   void prepare(const AcceptedCallback& accepted);
   Result<void> submit();
   Result<engine::EngineRequest> engine_request();
+  Result<void> encode_prompt();
+  int64_t reserved_tokens() const;
+  uint64_t own_seed() const;
   Result<int64_t> choose_max_tokens(int64_t prompt_tokens) const;
   Result<void> check_token_ids() const;
   Result<void> encode_bad_words(sampling::SamplingParams* sampling) const;
@@ -79,6 +82,7 @@ class GenerationTask final : public Generation,
   // Of the strand.
   std::string prompt_text_;
   std::vector<TokenId> prompt_ids_;
+  FimCut fim_cut_;
   std::vector<ChoiceStream> choices_;
   std::vector<engine::EngineEvent> taken_;  // changes places with received_, so that both keep their memory
   int64_t cached_tokens_ = 0;

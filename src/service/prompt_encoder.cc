@@ -14,6 +14,8 @@ using Json = nlohmann::ordered_json;
 // escapes it.
 constexpr std::string_view kEndOfMessage = "PagodaEndOfFinalMessage";
 
+constexpr int64_t kNoTokenLimit = INT32_MAX;
+
 bool wants_continuation(const Json& context) {
   const auto found = context.find("continue_final_message");
   return found != context.end() && found->is_boolean() && found->get<bool>();
@@ -47,8 +49,9 @@ std::string_view trim_end(std::string_view text) {
 
 }  // namespace
 
-PromptEncoder::PromptEncoder(const text::Tokenizer& tokenizer, const text::ChatTemplate* chat_template)
-    : tokenizer_(tokenizer), chat_template_(chat_template) {
+PromptEncoder::PromptEncoder(const text::Tokenizer& tokenizer, const text::ChatTemplate* chat_template,
+                             const text::FimTemplate* fim_template)
+    : tokenizer_(tokenizer), chat_template_(chat_template), fim_template_(fim_template) {
   for (int64_t id = 0; id < tokenizer.vocab_size(); ++id) {
     const std::string bytes = tokenizer.token_bytes(TokenId{static_cast<int32_t>(id)});
     longest_token_bytes_ = std::max(longest_token_bytes_, bytes.size());
@@ -62,9 +65,9 @@ Result<text::RenderedPrompt> PromptEncoder::encode(const Prompt& prompt, int64_t
     return text::RenderedPrompt{text->text, PAGODA_TRY(tokenizer_.encode(text->text, options))};
   }
   if (const auto* chat = std::get_if<ChatPrompt>(&prompt)) return encode_chat(*chat);
-  if (std::holds_alternative<FimPrompt>(prompt)) {
-    return make_error(ErrorKind::kUnimplemented, "Filling in the middle is not supported in this version.",
-                      "suffix");
+  if (const auto* fim = std::get_if<FimPrompt>(&prompt)) {
+    EncodedFim encoded = PAGODA_TRY(encode_fim(*fim, kNoTokenLimit));
+    return text::RenderedPrompt{{}, std::move(encoded.ids)};
   }
   const auto& ids = std::get<std::vector<TokenId>>(prompt);
   for (const TokenId id : ids) {
@@ -76,6 +79,22 @@ Result<text::RenderedPrompt> PromptEncoder::encode(const Prompt& prompt, int64_t
     }
   }
   return text::RenderedPrompt{{}, ids};
+}
+
+Result<EncodedFim> PromptEncoder::encode_fim(const FimPrompt& prompt, int64_t max_tokens) const {
+  if (fim_template_ == nullptr) {
+    return make_error(
+        ErrorKind::kUnimplemented,
+        "The model has no tokens for filling in the middle; if it knows how by other words, start "
+        "the server with --fim-template.",
+        "suffix");
+  }
+  return FimEncoder(tokenizer_, *fim_template_, longest_token_bytes_).encode(prompt, max_tokens);
+}
+
+const std::vector<TokenId>& PromptEncoder::fim_stop_ids() const {
+  static const std::vector<TokenId> kNone;
+  return fim_template_ == nullptr ? kNone : fim_template_->stop_ids();
 }
 
 Result<int64_t> PromptEncoder::certain_excess(const Prompt& prompt, int64_t max_tokens) const {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "service/fim_prompt.h"
 #include "service/service.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -12,13 +13,19 @@ namespace pagoda::service {
 
 class PromptEncoder {
  public:
-  // `chat_template` may be null; both must outlive this object.
-  PromptEncoder(const text::Tokenizer& tokenizer, const text::ChatTemplate* chat_template);
+  // The templates may be null; all must outlive this object.
+  PromptEncoder(const text::Tokenizer& tokenizer, const text::ChatTemplate* chat_template,
+                const text::FimTemplate* fim_template = nullptr);
 
   // Renders and encodes. `text` of the result is what was encoded; empty for token ids. Ids are checked to
-  // lie in [0, vocab_size). kUnimplemented for chat without a template.
+  // lie in [0, vocab_size). kUnimplemented for chat without a template. A FimPrompt is not cut.
   Result<text::RenderedPrompt> encode(const Prompt& prompt, int64_t vocab_size,
                                       bool parse_special_tokens) const;
+
+  // kUnimplemented when the model can't fill in the middle. The prompt has at most `max_tokens` if it can.
+  Result<EncodedFim> encode_fim(const FimPrompt& prompt, int64_t max_tokens) const;
+  // What ends a middle, beside the model's end tokens.
+  const std::vector<TokenId>& fim_stop_ids() const;
 
   // Refuses, before the work of encoding, a text that must have more than `max_tokens` tokens because none of
   // the vocabulary covers more than longest_token_bytes(). kContextLengthExceeded is left to the caller: this
@@ -31,6 +38,7 @@ class PromptEncoder {
 
   const text::Tokenizer& tokenizer_;
   const text::ChatTemplate* chat_template_;
+  const text::FimTemplate* fim_template_;
   size_t longest_token_bytes_ = 1;
 };
 

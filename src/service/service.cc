@@ -15,7 +15,7 @@ class Service::Impl {
       : tokenizer_(std::move(tokenizer)),
         chat_template_(std::move(chat_template)),
         options_(options),
-        encoder_(*tokenizer_, this->chat_template()),
+        encoder_(*tokenizer_, this->chat_template(), options.fim_template.get()),
         context_{engine, *tokenizer_, encoder_, options_, clock, pool_},
         pool_(options.text_threads) {}
 
@@ -48,6 +48,10 @@ const text::Tokenizer& Service::tokenizer() const {
 }
 const text::ChatTemplate* Service::chat_template() const {
   return impl_->chat_template();
+}
+
+const text::FimTemplate* Service::fim_template() const {
+  return impl_->options().fim_template.get();
 }
 
 void Service::generate(GenerationRequest request,

@@ -19,6 +19,7 @@
 #include "engine/engine.h"
 #include "sampling/sampling_params.h"
 #include "text/chat_template.h"
+#include "text/fim_template.h"
 #include "text/tokenizer.h"
 
 namespace pagoda::service {
@@ -39,7 +40,15 @@ struct FimFile {
 // doesn't fit the context is cut at the far ends of prefix and suffix, files first.
 struct FimPrompt {
   std::string prefix, suffix;
-  std::vector<FimFile> files;
+  std::vector<FimFile> files;  // the nearest last
+  bool stop_at_suffix = true;  // FimSuffixGuard's rule
+};
+// What had to stay out of the prompt.
+struct FimCut {
+  int64_t prefix_tokens = 0, suffix_tokens = 0;
+  int files = 0;
+
+  bool any() const { return prefix_tokens > 0 || suffix_tokens > 0 || files > 0; }
 };
 using Prompt = std::variant<TextPrompt, std::vector<TokenId>, ChatPrompt, FimPrompt>;
 
@@ -74,8 +83,9 @@ struct GenerationRequest {
   bool skip_special_tokens = true;
   std::optional<OutputGrammar> grammar;
   int prompt_logprobs = -1;
-  bool prompt_text = false;            // PromptEvent.text is wanted
-  int64_t truncate_prompt_tokens = 0;  // keep the last so many prompt tokens; 0 = off
+  bool prompt_text = false;  // PromptEvent.text is wanted
+  int64_t truncate_prompt_tokens =
+      0;  // keep the last so many prompt tokens; 0 = off, -1 = what fits the context
   int priority = 0;
   bool background = false;  // runs when nothing else does: engine::EngineRequest::background
   std::string cache_salt;
@@ -104,6 +114,7 @@ struct PromptEvent {
   std::vector<ScoredToken>
       logprobs;  // when asked for: one per id; the first names its token and has no score
   int64_t cached_tokens = 0;
+  FimCut fim_cut;
 };
 
 // What a choice gained. An event has text or ends the choice: tokens without certain text (inside a
@@ -143,7 +154,10 @@ struct ServiceOptions {
   std::vector<TokenId> eos;
   std::string no_generation;  // why generate() refuses everything, for clients; empty: it doesn't
   int text_threads = 2;  // with two or more, one is kept for running streams while others encode long prompts
-  int64_t vocab_size = 0;  // of the logits
+  int64_t vocab_size = 0;                                 // of the logits
+  std::shared_ptr<const text::FimTemplate> fim_template;  // null: the model can't fill in the middle
+  std::optional<uint64_t> seed;  // requests without a seed get one made of this and their number
+  int64_t stream_interval = 1;   // tokens that a choice's event has at least, but for the first and the last
 };
 
 // The engine must outlive the service; stop it first, so that what runs ends with an event.
@@ -155,6 +169,7 @@ class Service {
 
   const text::Tokenizer& tokenizer() const;
   const text::ChatTemplate* chat_template() const;
+  const text::FimTemplate* fim_template() const;
 
   // Encodes and checks on a text thread, then answers through `accepted` (on that thread) before any event:
   // the generation, or the error that becomes an HTTP status (context length, out of vocabulary, overloaded,
