@@ -20,7 +20,10 @@ namespace pagoda::service {
 // What all choices of a request share.
 struct ChoiceRules {
   std::vector<std::string> stop;
-  std::vector<TokenId> eos;  // the model's own end tokens
+  std::vector<TokenId> eos;                    // the model's own end tokens
+  std::vector<TokenId> fim_stops = {};         // end a middle and are never part of it
+  std::optional<std::string> fim_suffix = {};  // whose first line the output must not repeat
+  bool fim_at_line_start = false;              // where the middle begins
   bool include_stop = false;
   bool logprobs = false;
   int64_t min_tokens = 0;  // stop strings are looked for behind that many tokens
