@@ -179,6 +179,9 @@ Result<engine::EngineRequest> GenerationTask::engine_request() {
   auto& stop_ids = request.sampling.stop_token_ids;
   stop_ids.insert(stop_ids.end(), rules_.fim_stops.begin(), rules_.fim_stops.end());
   PAGODA_TRY(encode_bad_words(&request.sampling));
+  if (request_.grammar) {
+    request.constraints = PAGODA_TRY(context_.grammars.constraints(*request_.grammar, request.n));
+  }
   request.prompt_logprobs = request_.prompt_logprobs;
   request.priority = request_.priority;
   request.background = request_.background;

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/executor.h"
 #include "service/choice_stream.h"
+#include "service/grammar_source.h"
 #include "service/prompt_encoder.h"
 #include "service/service.h"
 #include "service/text_pool.h"
@@ -27,6 +28,7 @@ struct ServiceContext {
   const ServiceOptions& options;
   const Clock& clock;
   TextPool& pool;
+  const GrammarSource& grammars;
 };
 
 using AcceptedCallback = std::function<void(Result<std::shared_ptr<Generation>>)>;

@@ -16,7 +16,8 @@ class Service::Impl {
         chat_template_(std::move(chat_template)),
         options_(options),
         encoder_(*tokenizer_, this->chat_template(), options.fim_template.get()),
-        context_{engine, *tokenizer_, encoder_, options_, clock, pool_},
+        grammars_(*tokenizer_, options_),
+        context_{engine, *tokenizer_, encoder_, options_, clock, pool_, grammars_},
         pool_(options.text_threads) {}
 
   const text::Tokenizer& tokenizer() const { return *tokenizer_; }
@@ -31,6 +32,7 @@ class Service::Impl {
   const std::optional<text::ChatTemplate> chat_template_;
   const ServiceOptions options_;
   const PromptEncoder encoder_;
+  const GrammarSource grammars_;
   const ServiceContext context_;
   // Last: its destructor runs what was posted, and that uses everything above.
   TextPool pool_;

@@ -6,6 +6,8 @@
 #include <array>
 #include <charconv>
 
+#include "api/openai/grammar_fields.h"
+
 namespace pagoda::openai {
 namespace {
 
@@ -219,6 +221,7 @@ void read_common(FieldReader& fields, const ParseOptions& options, CommonFields*
     const auto limit = std::chrono::duration<double>(*seconds);
     common->timeout = std::chrono::ceil<std::chrono::milliseconds>(limit);
   }
+  read_grammar(fields, &common->grammar);
   refuse_unimplemented(fields);
 }
 
@@ -245,7 +248,7 @@ Result<void> check_fan_out(const CommonFields& common, size_t num_prompts) {
   const size_t per_prompt =
       sampling.logit_bias.size() * sizeof(sampling.logit_bias[0]) +
       (sampling.allowed_token_ids.size() + sampling.stop_token_ids.size()) * sizeof(TokenId) +
-      text_bytes(sampling.bad_words);
+      text_bytes(sampling.bad_words) + (common.grammar ? common.grammar->text.size() : 0);
   // A stop string comes with a table of one size_t per byte in every choice.
   const size_t per_choice = text_bytes(sampling.stop) * (1 + sizeof(size_t));
   const size_t total = num_prompts * (per_prompt + static_cast<size_t>(common.n) * per_choice);
@@ -273,11 +276,6 @@ void refuse_unimplemented(FieldReader& fields) {
     bool empty_is_absent;  // an empty list of tools is no tools; an empty schema is still a schema
   };
   static constexpr std::array kFeatures = {
-      Feature{"structured_outputs", "Structured outputs are", false},
-      Feature{"guided_json", "Structured outputs are", false},
-      Feature{"guided_regex", "Structured outputs are", false},
-      Feature{"guided_choice", "Structured outputs are", false},
-      Feature{"guided_grammar", "Structured outputs are", false},
       Feature{"tools", "Tools are", true},
       Feature{"functions", "Tools are", true},
       Feature{"use_beam_search", "Beam search is", false},
@@ -291,22 +289,6 @@ void refuse_unimplemented(FieldReader& fields) {
                    fmt::format("{} not supported in this version (field {}).", feature.what, feature.field),
                    feature.field));
   }
-  const Json* format = fields.value("response_format");
-  if (format == nullptr) return;
-  const auto type = format->is_object() ? format->find("type") : format->end();
-  if (!format->is_object() || type == format->end() || !type->is_string()) {
-    return fields.fail("response_format", "response_format must be an object with a string in type.");
-  }
-  const auto& name = type->get_ref<const std::string&>();
-  if (name == "text") return;
-  if (name != "json_object" && name != "json_schema" && name != "structural_tag") {
-    return fields.fail("response_format",
-                       fmt::format("response_format.type must be text, json_object or json_schema, got {}.",
-                                   describe(*type)));
-  }
-  fields.fail(make_error(ErrorKind::kUnimplemented,
-                         fmt::format("response_format {} is not supported in this version.", name),
-                         "response_format"));
 }
 
 }  // namespace pagoda::openai

@@ -309,14 +309,22 @@ TEST(CompletionRequest, OtherFields) {
       {R"("tools":[])", "ok"},
       {R"("tools":[{"type":"function"}])", "501 tools"},
       {R"("response_format":{"type":"text"})", "ok"},
-      {R"("response_format":{"type":"json_object"})", "501 response_format"},
-      {R"("response_format":{"type":"json_schema","json_schema":{}})", "501 response_format"},
+      {R"("response_format":{"type":"json_object"})", "ok"},
+      {R"("response_format":{"type":"json_schema","json_schema":{}})", "400 response_format"},
+      {R"("response_format":{"type":"json_schema"})", "400 response_format"},
+      {R"("response_format":{"type":"json_object","schema":123})", "400 response_format"},
+      {R"("response_format":{"type":"json_schema","json_schema":{"schema":{"const":1},"strict":true}})",
+       "ok"},
       {R"("response_format":{"type":"foo"})", "400 response_format"},
       {R"("response_format":"text")", "400 response_format"},
-      {R"("guided_json":{"type":"object"})", "501 guided_json"},
-      {R"("guided_json":{})", "501 guided_json"},  // an empty schema is a schema
-      {R"("structured_outputs":{})", "501 structured_outputs"},
-      {R"("structured_outputs":{"regex":"a"})", "501 structured_outputs"},
+      {R"("guided_json":{"type":"object"})", "ok"},
+      {R"("guided_json":{})", "ok"},  // an empty schema is a schema
+      {R"("structured_outputs":{})", "ok"},
+      {R"("structured_outputs":{"regex":"a"})", "ok"},
+      {R"("structured_outputs":{"regex":1})", "400 structured_outputs.regex"},
+      {R"("structured_outputs":{"choice":[]})", "400 structured_outputs.choice"},
+      {R"("structured_outputs":{"regex":"a","choice":["b"]})", "400 structured_outputs.choice"},
+      {R"("response_format":{"type":"json_object"},"guided_regex":"a")", "400 guided_regex"},
       {R"("structured_outputs":null)", "ok"},
   };
   for (const Case& c : cases) EXPECT_EQ(check(c.field), c.verdict) << c.field;

@@ -1,0 +1,12 @@
+// response_format, structured_outputs and the older guided_* fields: what the output must match.
+#pragma once
+
+#include "api/openai/field_reader.h"
+#include "api/openai/request.h"
+
+namespace pagoda::openai {
+
+// At most one of the fields may ask for a grammar. `grammar` stays empty when none does.
+void read_grammar(FieldReader& fields, std::optional<OutputGrammar>* grammar);
+
+}  // namespace pagoda::openai
