@@ -77,6 +77,20 @@ def test_float32_agrees_with_the_reference(tmp_path_factory, minilm):
         assert exact.stop() == 0, exact.log()
 
 
+def test_vocab_txt_makes_the_same_tokenizer(tmp_path_factory, tmp_path, minilm):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for path in MINILM.iterdir():
+        if path.name != "tokenizer.json":
+            (folder / path.name).symlink_to(path)
+    other = start(tmp_path_factory, "vocab", model=folder)
+    try:
+        texts = [entry["text"] for entry in REFERENCE] + ["Ünïcödé [MASK] \U0001f600 x" + "y" * 200]
+        assert embed(other, texts) == embed(minilm, texts)
+    finally:
+        assert other.stop() == 0, other.log()
+
+
 def test_tokens_are_those_of_the_reference(minilm):
     for entry in REFERENCE:
         answer = post(minilm, "/tokenize", {"prompt": entry["text"], "parse_special": False})
