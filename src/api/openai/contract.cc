@@ -224,6 +224,47 @@ constexpr ContractField kDetokenizeFields[] = {
     {"tokens", R"({"type":"array","items":{"type":"integer","minimum":0}})", "required", "Token ids."},
 };
 
+constexpr ContractField kPoolingFields[] = {
+    {"truncate_prompt_tokens", R"({"type":"integer","minimum":-1,"maximum":2147483647})", "off",
+     "Keeps only this many tokens; -1 what the model takes."},
+    {"user", R"({"type":"string"})", "", "Accepted, has no effect."},
+    {"request_id", R"({"type":"string"})", "", "Accepted, has no effect."},
+};
+
+constexpr ContractField kEmbeddingFields[] = {
+    {"input",
+     R"({"anyOf":[{"type":"string"},{"type":"array","minItems":1,"maxItems":2048,"items":{"type":"string"}},)"
+     R"({"type":"array","minItems":1,"items":{"type":"integer","minimum":0}},)"
+     R"({"type":"array","minItems":1,"maxItems":2048,"items":{"type":"array","minItems":1,)"
+     R"("items":{"type":"integer","minimum":0}}}]})",
+     "required", "Text or token ids; a list gives a vector for each."},
+    {"encoding_format", R"({"type":"string","enum":["float","base64"]})", "float",
+     "How vectors are written."},
+    {"dimensions", R"({"type":"integer","minimum":1,"maximum":2147483647})", "the model's",
+     "The first numbers of the vector only, where the model allows it."},
+    {"add_special_tokens", R"({"type":"boolean"})", "true", "A text gets the model's special tokens."},
+};
+
+constexpr ContractField kRerankFields[] = {
+    {"query", R"({"type":"string"})", "required", "What the documents are compared with."},
+    {"documents", R"({"type":"array","minItems":1,"maxItems":2048,"items":{"type":["string","object"]}})",
+     "required", "Texts, or objects with a text."},
+    {"top_n", R"({"type":"integer","minimum":0,"maximum":2147483647})", "all",
+     "The best ones only; 0 means all."},
+    {"return_documents", R"({"type":"boolean"})", "true", "Results have their texts."},
+};
+
+constexpr ContractField kScoreFields[] = {
+    {"text_1",
+     R"({"anyOf":[{"type":"string"},{"type":"array","minItems":1,"maxItems":2048,)"
+     R"("items":{"type":["string","object"]}}]})",
+     "required", "One text, or as many as text_2 has."},
+    {"text_2",
+     R"({"anyOf":[{"type":"string"},{"type":"array","minItems":1,"maxItems":2048,)"
+     R"("items":{"type":["string","object"]}}]})",
+     "required", "The texts to compare with."},
+};
+
 // What templates are rendered with is refused in the same words as for chat.
 constexpr ContractField kRefusedFields[] = {
     {"tools", R"({"type":"array","items":{"type":"object"}})", "none", "Shown to the model."},
@@ -245,12 +286,17 @@ constexpr FieldGroup kResponses{"Responses", kResponsesFields};
 constexpr FieldGroup kMessages{"Anthropic Messages", kMessagesFields};
 constexpr FieldGroup kTokenize{"Tokenize", kTokenizeFields};
 constexpr FieldGroup kDetokenize{"Detokenize", kDetokenizeFields};
+constexpr FieldGroup kPooling{"Embeddings, rerank and score", kPoolingFields};
+constexpr FieldGroup kEmbedding{"Embeddings", kEmbeddingFields};
+constexpr FieldGroup kRerank{"Rerank", kRerankFields};
+constexpr FieldGroup kScore{"Score", kScoreFields};
 constexpr FieldGroup kRefused{"Tokenize and apply-template", kRefusedFields};
 
 using Groups = const FieldGroup* const;
-constexpr Groups kAllGroups[] = {&kModel,      &kSampling, &kCall,        &kGrammar,    &kGeneration,
-                                 &kCompletion, &kChat,     &kMessageList, &kTemplate,   &kEffort,
-                                 &kResponses,  &kMessages, &kTokenize,    &kDetokenize, &kRefused};
+constexpr Groups kAllGroups[] = {&kModel,      &kSampling,  &kCall,        &kGrammar,    &kGeneration,
+                                 &kCompletion, &kChat,      &kMessageList, &kTemplate,   &kEffort,
+                                 &kResponses,  &kMessages,  &kTokenize,    &kDetokenize, &kRefused,
+                                 &kPooling,    &kEmbedding, &kRerank,      &kScore};
 constexpr Groups kOfCompletions[] = {&kModel, &kCompletion, &kSampling, &kCall, &kGrammar, &kGeneration};
 constexpr Groups kOfChat[] = {&kModel,   &kMessageList, &kChat,     &kSampling, &kCall,
                               &kGrammar, &kGeneration,  &kTemplate, &kEffort};
@@ -261,10 +307,16 @@ constexpr Groups kOfTokenize[] = {&kModel, &kTokenize, &kMessageList, &kTemplate
 constexpr Groups kOfTemplate[] = {&kModel, &kMessageList, &kTemplate, &kEffort, &kRefused};
 constexpr Groups kOfDetokenize[] = {&kModel, &kDetokenize};
 
+constexpr Groups kOfEmbeddings[] = {&kModel, &kEmbedding, &kPooling};
+constexpr Groups kOfRerank[] = {&kModel, &kRerank, &kPooling};
+constexpr Groups kOfScore[] = {&kModel, &kScore, &kPooling};
+
 using Names = const char* const;
 constexpr Names kNeedsPrompt[] = {"prompt"};
 constexpr Names kNeedsMessages[] = {"messages"};
 constexpr Names kNeedsInput[] = {"input"};
+constexpr Names kNeedsDocuments[] = {"query", "documents"};
+constexpr Names kNeedsTexts[] = {"text_1", "text_2"};
 constexpr Names kNeedsTokens[] = {"tokens"};
 constexpr Names kNeedsMaxTokens[] = {"messages", "max_tokens"};
 
@@ -304,6 +356,13 @@ constexpr std::array kRoutes = {
     post("/tokenize", "Text or messages to token ids", kOfTokenize, {}, "Tokens"),
     post("/detokenize", "Token ids to text", kOfDetokenize, kNeedsTokens, "Prompt"),
     post("/apply-template", "Messages to the prompt", kOfTemplate, kNeedsMessages, "Prompt"),
+    post("/v1/embeddings", "Vectors of texts", kOfEmbeddings, kNeedsInput, "Embeddings"),
+    post("/embeddings", "The same as /v1/embeddings", kOfEmbeddings, kNeedsInput, "Embeddings"),
+    post("/rerank", "Documents by their closeness to a query", kOfRerank, kNeedsDocuments, "Ranking"),
+    post("/v1/rerank", "The same as /rerank", kOfRerank, kNeedsDocuments, "Ranking"),
+    post("/v2/rerank", "The same as /rerank", kOfRerank, kNeedsDocuments, "Ranking"),
+    post("/score", "Closeness of pairs of texts", kOfScore, kNeedsTexts, "Scores"),
+    post("/v1/score", "The same as /score", kOfScore, kNeedsTexts, "Scores"),
     get("/v1/models", "The models of this server", "ModelList"),
     get("/v1/models/{id}", "One model", "Model"),
     get("/health", "Ready for requests? 503 while loading or draining", "Status"),
@@ -317,7 +376,6 @@ constexpr std::array kRoutes = {
 };
 
 constexpr MissingPart kMissing[] = {
-    {"/v1/embeddings", "embeddings"},
     {"/infill", "llama-server's fill-in-the-middle route"},
     {"/generate", "the simple shape of a minimal service"},
     {"/v1/files", "files of batches"},

@@ -125,6 +125,7 @@ std::string type_text(const Json& schema) {
     for (const Json& value : *values) text += (text.empty() ? "" : ", ") + value.get<std::string>();
     return text;
   }
+  if (!schema.contains("type")) return "any";
   const Json& type = schema["type"];
   if (type.is_array()) {
     std::string text;

@@ -49,6 +49,18 @@ constexpr ContractSchema kSchemas[] = {
     {"Tokens", R"({"type":"object","required":["count","max_model_len","tokens"],
       "properties":{"count":{"type":"integer"},"max_model_len":{"type":"integer"},
       "tokens":{"type":"array","items":{"type":"integer"}},"token_strs":{"type":["array","null"]}}})"},
+    {"Embeddings", R"({"type":"object","required":["object","model","data","usage"],
+      "properties":{"object":{"const":"list"},"model":{"type":"string"},"data":{"type":"array",
+      "items":{"type":"object","required":["index","object","embedding"],"properties":{
+      "index":{"type":"integer"},"object":{"const":"embedding"},"embedding":{"type":["array","string"]}}}},
+      "usage":{"type":"object"}}})"},
+    {"Ranking", R"({"type":"object","required":["id","model","results"],"properties":{"id":{"type":"string"},
+      "model":{"type":"string"},"results":{"type":"array","items":{"type":"object",
+      "required":["index","relevance_score"],"properties":{"index":{"type":"integer"},
+      "relevance_score":{"type":"number"}}}}}})"},
+    {"Scores", R"({"type":"object","required":["object","model","data"],"properties":{
+      "object":{"const":"list"},"model":{"type":"string"},"data":{"type":"array","items":{"type":"object",
+      "required":["index","score"],"properties":{"index":{"type":"integer"},"score":{"type":"number"}}}}}})"},
     {"Prompt", R"({"type":"object","required":["prompt"],"properties":{"prompt":{"type":"string"}}})"},
     {"Model", R"({"type":"object","required":["id","object","created","owned_by","max_model_len"],
       "properties":{"id":{"type":"string"},"object":{"const":"model"},"created":{"type":"integer"},

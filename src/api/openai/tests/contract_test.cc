@@ -11,6 +11,7 @@
 #include <map>
 #include <set>
 
+#include "api/openai/embedding_request.h"
 #include "api/openai/field_reader.h"
 #include "api/openai/messages_request.h"
 #include "api/openai/responses_request.h"
@@ -82,6 +83,13 @@ std::vector<ParsedRoute> parsed_routes() {
                   options + "}"}},
       {"/v1/messages", ignoring(parse_messages_request), {"{}", messages_full}},
       {"/v1/messages/count_tokens", ignoring(parse_count_tokens_request), {"{}", messages_full}},
+      {"/v1/embeddings", ignoring(parse_embedding_request), {"{}"}},
+      {"/embeddings", ignoring(parse_embedding_request), {"{}"}},
+      {"/rerank", ignoring(parse_rerank_request), {"{}"}},
+      {"/v1/rerank", ignoring(parse_rerank_request), {"{}"}},
+      {"/v2/rerank", ignoring(parse_rerank_request), {"{}"}},
+      {"/score", ignoring(parse_score_request), {"{}"}},
+      {"/v1/score", ignoring(parse_score_request), {"{}"}},
       {"/tokenize", ignoring(parse_tokenize_request), {"{}", R"({"prompt":"p"})", "{" + turn + "}"}},
       {"/detokenize", ignoring(parse_detokenize_request), {"{}", R"({"tokens":[1]})"}},
       {"/apply-template", ignoring(parse_apply_template_request), {"{}", "{" + turn + "}"}},
