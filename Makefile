@@ -53,6 +53,7 @@ test: setup $(BUILD)/build.ninja
 	ninja -C $(BUILD) -j $(JOBS)
 	@scripts/fetch_model smollm2-135m > /dev/null || echo "No model: the tests that need one will be skipped."
 	@scripts/venv > /dev/null
+	@scripts/venv clients > /dev/null
 	ctest --test-dir $(BUILD) -j $(JOBS) --output-on-failure --no-tests=error -LE '^(slow|perf)$$'
 
 # bench/README.md tells what each figure means and how long each target takes.
