@@ -32,8 +32,7 @@ Result<text::GrammarMatcher> compile(const text::GrammarCompiler& compiler, cons
     case OutputGrammar::Kind::kGbnf:
       break;
   }
-  return make_error(ErrorKind::kUnimplemented,
-                    "GBNF grammars are not supported in this version; Lark grammars are.");
+  return compiler.compile(text::GrammarKind::kGbnf, grammar.text);
 }
 
 }  // namespace

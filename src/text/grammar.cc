@@ -1,8 +1,10 @@
 #include "text/grammar.h"
 
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "text/gbnf.h"
 #include "text/rust_tokenizer.h"
 
 namespace pagoda::text {
@@ -17,6 +19,7 @@ pt_grammar_kind rust_kind(GrammarKind kind) {
     case GrammarKind::kChoice:
       return PT_CHOICE;
     case GrammarKind::kLark:
+    case GrammarKind::kGbnf:  // written as Lark
       break;
   }
   return PT_LARK;
@@ -61,6 +64,11 @@ Result<std::shared_ptr<const GrammarCompiler>> GrammarCompiler::create(const Tok
 }
 
 Result<GrammarMatcher> GrammarCompiler::compile(GrammarKind kind, std::string_view text) const {
+  std::string lark;
+  if (kind == GrammarKind::kGbnf) {
+    lark = PAGODA_TRY(gbnf_to_lark(text));
+    text = lark;
+  }
   pt_matcher* matcher = nullptr;
   const pt_status status = pt_matcher_new(handle_.get(), rust_kind(kind), text.data(), text.size(), &matcher);
   if (status != PT_OK) return internal::rust_error(status, ErrorKind::kInvalidArgument);

@@ -23,6 +23,7 @@ enum class GrammarKind : uint8_t {
   // it. Control tokens, and added ones of the form <...>, are named without quotes: <tool_call>, <|im_end|>,
   // or by id: <[151657]>. In quotes they are the text, which no control token matches.
   kLark,
+  kGbnf,  // see gbnf.h
 };
 
 // A member of the schema after %json, so that the model cannot write whitespace without end.
