@@ -2,8 +2,8 @@
 //
 // Text is UTF-8 as (pointer, bytes), never zero-terminated. Functions that can fail return a pt_status; the
 // reason of the calling thread's last failure is in pt_last_error(). Objects are immutable and may be
-// shared by threads, streams and matchers excepted. What a function hands out through a pt_text or pt_ids is owned by
-// the caller and freed with pt_*_free.
+// shared by threads, streams and matchers excepted. What a function hands out through a pt_text or pt_ids is
+// owned by the caller and freed with pt_*_free.
 #pragma once
 
 #include <stddef.h>

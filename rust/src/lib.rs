@@ -2,8 +2,8 @@
 //!
 //! `tokenizer`, `decoding` and `stream` wrap the Hugging Face tokenizers crate; `template`, `rewrite`,
 //! `python`, `text_filters`, `tojson` and `clock` make minijinja behave as Jinja2 does inside transformers;
-//! `chat` combines the two; `grammar` constrains outputs. The `*_abi` files hold the C functions and nothing else; `abi` has what they
-//! share.
+//! `chat` combines the two; `grammar` constrains outputs. The `*_abi` files hold the C functions and nothing
+//! else; `abi` has what they share.
 mod abi;
 mod chat;
 mod clock;

@@ -95,11 +95,11 @@ struct EngineRequest {
   int n = 1;                    // choices that share the prompt; 1 .. max_num_seqs
   int64_t max_tokens = 16;      // 0 is allowed: the prompt is run (for prompt_logprobs), nothing is generated
   sampling::SamplingParams sampling;  // choice c draws from stream c of the seed
-  // One for each choice, or none at all. They advance with the tokens that are drawn; a choice whose constraint
-  // is complete ends with kStop.
+  // One for each choice, or none at all. They advance with the tokens that are drawn; a choice whose
+  // constraint is complete ends with kStop.
   std::vector<std::shared_ptr<sampling::TokenConstraint>> constraints;
-  int prompt_logprobs = -1;           // -1 = none; k = each prompt token and the top k
-  int priority = 0;                   // lower runs first under kPriority
+  int prompt_logprobs = -1;  // -1 = none; k = each prompt token and the top k
+  int priority = 0;          // lower runs first under kPriority
   // Runs only in steps in which nothing else waits or runs, and is the first to be preempted. It has queue
   // limits of its own, of the same size.
   bool background = false;

@@ -45,8 +45,11 @@ EncoderAttentionScratch::EncoderAttentionScratch(int64_t max_sequence, int head_
   buffer_ = AlignedBuffer(static_cast<size_t>(stride_ * num_threads) * sizeof(float));
 }
 
-void encoder_attention(const RowsView& qkv, std::span<const RowRange> sequences, const EncoderHeads& heads,
-                       const RowsView& out, EncoderAttentionScratch& scratch, ComputePool& pool) noexcept {
+void encoder_attention(const EncoderRows& rows, std::span<const RowRange> sequences,
+                       const EncoderHeads& heads, EncoderAttentionScratch& scratch,
+                       ComputePool& pool) noexcept {
+  const RowsView& qkv = rows.qkv;
+  const RowsView& out = rows.out;
   const int64_t hidden = int64_t{heads.num_heads} * heads.head_dim;
   for (const RowRange& sequence : sequences) {
     PAGODA_CHECK(sequence.count <= scratch.max_sequence(), "{} tokens of {}", sequence.count,

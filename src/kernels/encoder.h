@@ -53,9 +53,14 @@ struct EncoderHeads {
   float scale = 0;  // multiplies q . k
 };
 
+struct EncoderRows {
+  RowsView qkv, out;
+};
+
 // out = softmax(scale * q k^T) v per head, every token of a sequence seeing all of it. Rows of `qkv` hold q,
 // k and v of all heads one after the other, those of `out` the heads side by side.
-void encoder_attention(const RowsView& qkv, std::span<const RowRange> sequences, const EncoderHeads& heads,
-                       const RowsView& out, EncoderAttentionScratch& scratch, ComputePool& pool) noexcept;
+void encoder_attention(const EncoderRows& rows, std::span<const RowRange> sequences,
+                       const EncoderHeads& heads, EncoderAttentionScratch& scratch,
+                       ComputePool& pool) noexcept;
 
 }  // namespace pagoda::kernels

@@ -101,10 +101,15 @@ void gelu_erf(float* x, int64_t size) {
   }
 }
 
+PAGODA_BODY int64_t padded_tokens(const EncoderAttentionHead& head) {
+  return (head.tokens + 15) / 16 * 16;
+}
+
 // Scores of four queries against all keys (`keys` is [head_dim][padded tokens]), then their softmax without
 // the division; `sums` are the divisors.
-PAGODA_BODY void score_rows(const EncoderAttentionHead& head, int64_t row, const float* keys, int64_t padded,
-                            float* scores, float* sums) {
+PAGODA_BODY void score_rows(const EncoderAttentionHead& head, int64_t row, const float* keys, float* scores,
+                            float* sums) {
+  const int64_t padded = padded_tokens(head);
   const float* q[4];
   for (int i = 0; i < 4; ++i)
     q[i] = head.q + (row + i < head.tokens ? row + i : head.tokens - 1) * head.stride;
@@ -139,7 +144,7 @@ PAGODA_BODY void score_rows(const EncoderAttentionHead& head, int64_t row, const
 }
 
 void attend(const EncoderAttentionHead& head) {
-  const int64_t padded = (head.tokens + 15) / 16 * 16, width = (head.head_dim + 15) / 16 * 16;
+  const int64_t padded = padded_tokens(head), width = (head.head_dim + 15) / 16 * 16;
   float* const keys = head.scratch;             // [head_dim][padded]
   float* const values = keys + padded * width;  // [tokens][width]
   float* const scores = values + padded * width;
@@ -155,7 +160,7 @@ void attend(const EncoderAttentionHead& head) {
   }
   for (int64_t row = 0; row < head.tokens; row += 4) {
     float sums[4];
-    score_rows(head, row, keys, padded, scores, sums);
+    score_rows(head, row, keys, scores, sums);
     for (int64_t at = 0; at < width; at += 16) {
       Vec acc[4] = {};
       for (int64_t t = 0; t < head.tokens; ++t) {

@@ -25,6 +25,9 @@ using kernels::ActivationBuffer;
 using kernels::ActivationForm;
 
 // A matrix of floats whose rows are 64-byte aligned.
+// Random tokens that show which groups hold the outlier channels; their shares hardly change with more.
+constexpr int64_t kMeasuredTokens = 64;
+
 struct Rows {
   Rows() = default;
   Rows(int64_t max_rows, int64_t width)
@@ -357,24 +360,28 @@ void LlamaDecoder::set_activation_precision() {
   set_wide_groups(statistics);
 }
 
-// Runs random tokens and collects what the inputs of all projections look like.
+// Runs random tokens and collects what the inputs of all projections look like. The limits of a step must not
+// show in the result: a server with another step budget would answer with other tokens.
 void LlamaDecoder::measure_groups(GroupStatistics& statistics) {
-  constexpr int64_t kTokens = 64;  // the shares of the outlier channels hardly change with more
   constexpr uint64_t kSeed = 1;
-  const int64_t count = std::min({kTokens, options_.max_tokens, options_.max_context});
   std::vector<TokenId> tokens;
-  for (int64_t i = 0; i < count; ++i) {
+  for (int64_t i = 0; i < kMeasuredTokens; ++i) {
     const double draw = uniform01(kSeed, 0, static_cast<uint64_t>(i));
     tokens.push_back(TokenId{static_cast<int32_t>(draw * static_cast<double>(config_.vocab_size))});
   }
   std::vector<BlockId> table;
-  for (int32_t block = 0; block * kKvBlockTokens < count; ++block) table.push_back(BlockId{block});
+  for (int32_t block = 0; block * kKvBlockTokens < kMeasuredTokens; ++block) table.push_back(BlockId{block});
   KvStorage kv(kv_shape(), static_cast<int>(table.size()));
   kernels::AttentionSequence sequence;
-  sequence.num_tokens = count;
   sequence.block_table = table;
   statistics_ = &statistics;
-  forward({tokens, std::span(&sequence, 1), {}}, kv, nullptr);
+  for (int64_t done = 0; done < kMeasuredTokens; done += sequence.num_tokens) {
+    sequence.first_position = done;
+    sequence.num_tokens = std::min(kMeasuredTokens - done, options_.max_tokens);
+    const auto chunk = std::span<const TokenId>(tokens).subspan(static_cast<size_t>(done),
+                                                                static_cast<size_t>(sequence.num_tokens));
+    forward({chunk, std::span(&sequence, 1), {}}, kv, nullptr);
+  }
   statistics_ = nullptr;
 }
 
@@ -410,7 +417,9 @@ Result<std::unique_ptr<Decoder>> load_decoder(const Checkpoint& checkpoint, cons
                                               ComputePool& pool) {
   PAGODA_CHECK(options.max_context > 0 && options.max_tokens > 0);
   auto weights = PAGODA_TRY(load_decoder_weights(checkpoint, options.precision, pool));
-  auto decoder = std::make_unique<LlamaDecoder>(checkpoint.config, options, std::move(weights), pool);
+  DecoderOptions roomy = options;
+  roomy.max_context = std::max(options.max_context, kMeasuredTokens);
+  auto decoder = std::make_unique<LlamaDecoder>(checkpoint.config, roomy, std::move(weights), pool);
   decoder->set_activation_precision();
   return std::unique_ptr<Decoder>(std::move(decoder));
 }

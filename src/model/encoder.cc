@@ -128,7 +128,8 @@ void BertEncoder::run_layer(const EncoderLayer& layer, int64_t rows) noexcept {
   project(layer.qkv, hidden, qkv_.view(rows, 3 * width), false);
   const kernels::EncoderHeads heads{config_.num_heads, config_.head_dim(),
                                     1.0f / std::sqrt(static_cast<float>(config_.head_dim()))};
-  kernels::encoder_attention(qkv_.view(rows, 3 * width), ranges_, heads, attended, attention_scratch_, pool_);
+  kernels::encoder_attention({qkv_.view(rows, 3 * width), attended}, ranges_, heads, attention_scratch_,
+                             pool_);
   project(layer.attention_out, attended, hidden, true);
   norm(hidden, layer.attention_norm);
   const RowsView up = up_.view(rows, config_.intermediate_size);

@@ -40,8 +40,8 @@ class Server:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log_path = log_path
-        command = [str(binary()), "serve", str(model or model_path()), "--host", "127.0.0.1", "--port", str(self.port),
-                   "--served-model-name", MODEL_NAME, *arguments]
+        command = [str(binary()), "serve", str(model or model_path()), "--host", "127.0.0.1",
+                   "--port", str(self.port), "--served-model-name", MODEL_NAME, *arguments]
         with open(log_path, "wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
 

@@ -49,6 +49,7 @@ class Lab {
     decoder.max_tokens = chunk;
     decoder.max_logit_rows = engine::max_logit_rows(options);
     decoder.max_context = options.max_model_len;
+    decoder.activation_precision = model::ActivationPrecision::kMixed;  // both widths, and chosen at load
     auto model = model::load_decoder(*checkpoint, decoder, pool_);
     EXPECT_TRUE(model) << model.error().message;
     model_ = std::move(*model);

@@ -70,9 +70,9 @@ std::vector<float> attend(const std::vector<float>& qkv, const std::vector<RowRa
   const int64_t rows = static_cast<int64_t>(qkv.size()) / (3 * hidden);
   std::vector<float> in = qkv, out(static_cast<size_t>(rows * hidden), -7.0f);
   EncoderAttentionScratch scratch(80, shape.dim, threads);
-  encoder_attention({in.data(), rows, 3 * hidden, 3 * hidden}, sequences,
-                    {shape.heads, shape.dim, 1.0f / std::sqrt(static_cast<float>(shape.dim))},
-                    {out.data(), rows, hidden, hidden}, scratch, pool);
+  encoder_attention({{in.data(), rows, 3 * hidden, 3 * hidden}, {out.data(), rows, hidden, hidden}},
+                    sequences, {shape.heads, shape.dim, 1.0f / std::sqrt(static_cast<float>(shape.dim))},
+                    scratch, pool);
   return out;
 }
 

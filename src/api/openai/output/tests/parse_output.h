@@ -85,7 +85,8 @@ inline OutputParsing parsing_for(const std::string& tool_parser,
   parsing.tool_specs = {
       {"f", R"({"type":"object","properties":{"a":{"type":"integer"}}})"},
       {"get_weather", R"({"type":"object","properties":{"city":{"type":"string"},"days":{"type":"integer"},
-        "metric":{"type":"boolean"},"tags":{"type":"array"},"at":{"anyOf":[{"type":"string"},{"type":"null"}]}}})"},
+        "metric":{"type":"boolean"},"tags":{"type":"array"},
+        "at":{"anyOf":[{"type":"string"},{"type":"null"}]}}})"},
       {"now", R"({"type":"object","properties":{}})"}};
   return parsing;
 }
