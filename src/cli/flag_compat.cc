@@ -20,7 +20,9 @@ const std::map<std::string_view, bool>& flags_without_effect() {
       {"--num-gpu-blocks-override", true},
       {"--device", true},
       {"--trust-remote-code", false},
-      {"--enable-chunked-prefill", false},  // always on
+      {"--enable-chunked-prefill", false},   // always on
+      {"--enable-auto-tool-choice", false},  // likewise
+      {"--enable-reasoning", false},         // likewise
       {"--disable-log-requests", false},    // requests are never logged
       {"--disable-log-stats", false},
   };
@@ -34,11 +36,8 @@ const std::map<std::string_view, std::string_view>& unavailable_flags() {
       {"--ssl-keyfile", "this version speaks no TLS: put a proxy in front"},
       {"--ssl-certfile", "this version speaks no TLS: put a proxy in front"},
       {"--quantization", "GGUF files bring their own quantisation; other checkpoints run as they are"},
-      {"--tool-call-parser", "this version has no tool calls"},
-      {"--enable-auto-tool-choice", "this version has no tool calls"},
       {"--override-pooler-config", "give the way of pooling with --pooling-type"},
       {"--pooler-config", "give the way of pooling with --pooling-type"},
-      {"--reasoning-parser", "this version does not split reasoning from the answer"},
       {"--no-enable-chunked-prefill", "long prompts are always run in chunks; see --max-num-batched-tokens"},
       {"--seed", "a request without a seed gets a random one; give `seed` in the request"},
       {"--tensor-parallel-size", "one process uses the CPUs of one machine; see --threads"},

@@ -109,6 +109,11 @@ void add_serve_flags(CLI::App& app, ServeFlags& flags) {
       ->envname("PAGODA_SERVED_MODEL_NAME");
   add(app, "--allowed-origins", flags.allowed_origins,
       "origins for CORS, comma-separated, or *; default: CORS off");
+  add(app, "--tool-call-parser", flags.tool_call_parser,
+      "how the model writes tool calls: auto (from the chat template), none, or a name as vLLM has it, such as "
+      "hermes");
+  add(app, "--reasoning-parser", flags.reasoning_parser,
+      "how the model marks its reasoning: auto (from the chat template), none, or a name such as qwen3");
   add_switch(app, "strict-params", flags.strict_params, "unknown request fields are errors");
   add(app, "--shutdown-timeout", flags.shutdown_timeout_s, "seconds that running requests get after SIGTERM")
       ->check(CLI::Range(0, 86400));

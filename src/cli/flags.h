@@ -45,6 +45,8 @@ struct ServeFlags {
   std::string uds;
   std::vector<std::string> served_model_name;
   std::string allowed_origins;
+  std::string tool_call_parser = "auto";  // a name of choose_output_format(), auto, none
+  std::string reasoning_parser = "auto";
   bool strict_params = false;
   int shutdown_timeout_s = 30;
   int64_t max_body_bytes = int64_t{32} << 20;

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "api/http/api.h"
+#include "api/openai/output/output_format.h"
 #include "base/log.h"
 #include "base/resource_limits.h"
 #include "cli/pooling_runtime.h"
@@ -106,6 +107,8 @@ void drain(net::HttpServer& server, engine::Engine& engine, std::chrono::seconds
 
 Result<void> run_serve(const ServeFlags& flags) {
   if (PAGODA_TRY(wants_pooling(flags.engine))) return run_serve_pooling(flags);
+  // Unknown names are noticed before a large model is loaded.
+  PAGODA_TRY(openai::choose_output_format("", flags.tool_call_parser, flags.reasoning_parser));
   const SteadyTime start = std::chrono::steady_clock::now();
   SignalWatcher signals;
   const SteadyClock clock;
@@ -121,6 +124,8 @@ Result<void> run_serve(const ServeFlags& flags) {
   http::ApiOptions api_options;
   api_options.version = std::string(kVersion);
   api_options.strict_params = flags.strict_params;
+  api_options.tool_call_parser = flags.tool_call_parser;
+  api_options.reasoning_parser = flags.reasoning_parser;
   http::Api api(api_options, &metrics);
   net::HttpServer server(
       server_options(flags), http::transport_error_body,

@@ -60,7 +60,10 @@ std::optional<ChoiceEvent> ChoiceStream::take(int choice) {
 }
 
 Result<void> ChoiceStream::add_token(const sampling::SampledToken& token) {
-  const std::string piece = PAGODA_TRY(stream_->push(token.token));
+  std::string piece = PAGODA_TRY(stream_->push(token.token));
+  if (std::ranges::find(rules_.shown_specials, token.token) != rules_.shown_specials.end()) {
+    piece += tokenizer_.token_bytes(token.token);
+  }
   ++completion_tokens_;
   pending_.token_ids.push_back(token.token);
   if (rules_.logprobs) pending_.logprobs.push_back(score(tokenizer_, token));

@@ -58,6 +58,7 @@ GenerationTask::GenerationTask(const ServiceContext& context, GenerationRequest 
   rules_.stop = request_.stop;
   rules_.eos = context.options.eos;
   rules_.include_stop = request_.include_stop_str_in_output;
+  if (request_.skip_special_tokens) rules_.shown_specials = request_.shown_special_tokens;
   rules_.logprobs = request_.sampling.num_logprobs != -1;
   rules_.min_tokens = request_.sampling.min_tokens;
   rules_.interval = context.options.stream_interval;

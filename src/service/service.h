@@ -81,6 +81,7 @@ struct GenerationRequest {
   bool include_stop_str_in_output = false;
   bool ignore_eos = false;
   bool skip_special_tokens = true;
+  std::vector<TokenId> shown_special_tokens;  // are text nevertheless
   std::optional<OutputGrammar> grammar;
   int prompt_logprobs = -1;
   bool prompt_text = false;  // PromptEvent.text is wanted

@@ -9,6 +9,7 @@ namespace pagoda::text {
 
 struct ChatTemplate::Impl {
   internal::TemplateHandle handle;
+  std::string source;
 };
 
 ChatTemplate::ChatTemplate(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -22,6 +23,7 @@ Result<ChatTemplate> ChatTemplate::compile(std::string_view source) {
   if (status != PT_OK) return internal::rust_error(status, ErrorKind::kCorruptFile);
   auto impl = std::make_unique<Impl>();
   impl->handle.reset(handle);
+  impl->source = source;
   return ChatTemplate(std::move(impl));
 }
 
@@ -35,6 +37,10 @@ Result<std::string> ChatTemplate::render(std::string_view context_json) const {
 
 bool ChatTemplate::wants_content_parts() const {
   return pt_template_wants_content_parts(impl_->handle.get()) != 0;
+}
+
+const std::string& ChatTemplate::source() const {
+  return impl_->source;
 }
 
 Result<RenderedPrompt> ChatTemplate::render_and_encode(const Tokenizer& tokenizer,

@@ -38,6 +38,8 @@ class ChatTemplate {
   // Whether the template iterates over message.content as a list of parts (else parts are joined to one
   // string first).
   bool wants_content_parts() const;
+  // As it was given to compile().
+  const std::string& source() const;
 
  private:
   friend Result<RenderedPrompt> render_chat(const ChatTemplate& chat_template, const Tokenizer& tokenizer,

@@ -62,7 +62,7 @@ def test_every_answer_has_a_request_id(server):
     assert echoed.headers["X-Request-Id"] == "mine-42"
 
 
-@pytest.mark.parametrize("flag", ["--api-key", "--ssl-keyfile", "--tool-call-parser"])
+@pytest.mark.parametrize("flag", ["--api-key", "--ssl-keyfile", "--enable-lora"])
 def test_flag_of_a_missing_feature_is_refused(flag):
     """Such a flag must not be ignored: whoever sets a key relies on it."""
     command = [binary(), "serve", model_path(), flag, "value", "--port", "0"]

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "api/http/api_state.h"
+#include "api/http/template_setup.h"
 #include "base/check.h"
 #include "base/log.h"
 
@@ -53,8 +54,7 @@ void ApiState::set_ready(LoadedModel model) {
   parse_.max_n = model_.service->max_num_seqs();
   parse_.max_logprobs = model_.max_logprobs;
   parse_.strict = options_.strict_params;
-  const text::ChatTemplate* chat_template = model_.service->chat_template();
-  parse_.content_parts = chat_template != nullptr && chat_template->wants_content_parts();
+  read_chat_template(*model_.service, options_, &parse_);
   parse_.template_variables = model_.template_variables;
   loaded_.store(true, std::memory_order_release);
 }

@@ -19,6 +19,8 @@ namespace pagoda::http {
 struct ApiOptions {
   std::string version;         // of /version
   bool strict_params = false;  // an unknown field is a 400
+  // As choose_output_format() takes them; empty: from the chat template.
+  std::string tool_call_parser = {}, reasoning_parser = {};
 };
 
 // What is known once the model is loaded.

@@ -83,6 +83,7 @@ service::GenerationRequest generation_request(const openai::CommonFields& fields
   request.include_stop_str_in_output = fields.sampling.include_stop_str_in_output;
   request.ignore_eos = fields.sampling.ignore_eos;
   request.skip_special_tokens = fields.skip_special_tokens;
+  request.shown_special_tokens = fields.shown_special_tokens;
   if (fields.grammar) {
     request.grammar = service::OutputGrammar{grammar_kind(fields.grammar->kind), fields.grammar->text,
                                              fields.grammar->param};
@@ -96,7 +97,8 @@ service::GenerationRequest generation_request(const openai::CommonFields& fields
 }
 
 openai::PromptInfo prompt_info(service::PromptEvent event) {
-  return {std::move(event.text), std::move(event.ids), scored_tokens(std::move(event.logprobs))};
+  return {std::move(event.text), std::move(event.ids), scored_tokens(std::move(event.logprobs)),
+          event.fim_cut.any()};
 }
 
 openai::ChoiceDelta choice_delta(int index, service::ChoiceEvent event) {

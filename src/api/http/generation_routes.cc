@@ -49,7 +49,9 @@ Result<void> handle_chat(ApiState& state, const net::HttpRequest& request,
   std::vector<service::GenerationRequest> prompts = {generation_request(fields)};
   prompts.front().prompt = service::ChatPrompt{std::move(wanted.context_json)};
   CallOptions call = call_options(request, fields);
-  call.builder = openai::make_chat_builder(response_options(state, request, fields, "chatcmpl-"));
+  openai::ResponseOptions options = response_options(state, request, fields, "chatcmpl-");
+  options.parsing = std::move(wanted.parsing);
+  call.builder = openai::make_chat_builder(std::move(options));
   std::make_shared<GenerationCall>(std::move(call), response)->start(state.service(), std::move(prompts));
   return {};
 }

@@ -6,6 +6,8 @@
 #include <array>
 #include <string_view>
 
+#include "api/openai/chat_history.h"
+
 namespace pagoda::openai {
 namespace {
 
@@ -92,55 +94,6 @@ Result<Json> read_content(const Json& message, size_t index, const ParseOptions&
   return content_value(PAGODA_TRY(read_parts(*found, index)), options.content_parts);
 }
 
-// Templates iterate over the arguments of a tool call, so they get an object; clients send the text of one.
-Result<void> normalise_arguments(Json& function, size_t index) {
-  const auto arguments = function.find("arguments");
-  if (arguments == function.end() || arguments->is_null()) {
-    function["arguments"] = Json::object();
-    return {};
-  }
-  if (arguments->is_object()) return {};
-  if (!arguments->is_string()) {
-    return wrong_message(index, "tool_calls",
-                         fmt::format("has arguments that are {}, not an object", describe(*arguments)));
-  }
-  const std::string text = arguments->get<std::string>();
-  if (text.empty()) {
-    *arguments = Json::object();
-    return {};
-  }
-  auto parsed = parse_json(text);
-  if (!parsed || !parsed->is_object()) {
-    return wrong_message(index, "tool_calls", "has arguments that are not the text of a JSON object");
-  }
-  *arguments = std::move(*parsed);
-  return {};
-}
-
-Result<void> normalise_tool_calls(Json& message, size_t index) {
-  const auto calls = message.find("tool_calls");
-  if (calls == message.end()) return {};
-  if (calls->is_null() || (calls->is_array() && calls->empty())) {
-    message.erase("tool_calls");
-    return {};
-  }
-  if (!calls->is_array()) {
-    return wrong_message(index, "tool_calls", fmt::format("must be a list, got {}", describe(*calls)));
-  }
-  for (Json& call : *calls) {
-    const auto function = call.is_object() ? call.find("function") : call.end();
-    if (!call.is_object() || function == call.end() || !function->is_object()) {
-      return wrong_message(index, "tool_calls", "must hold objects with an object in function");
-    }
-    const auto name = function->find("name");
-    if (name == function->end() || !name->is_string()) {
-      return wrong_message(index, "tool_calls", "has a function without a name");
-    }
-    PAGODA_TRY(normalise_arguments(*function, index));
-  }
-  return {};
-}
-
 Result<Json> read_message(const Json& message, size_t index, const ParseOptions& options) {
   if (!message.is_object()) {
     return wrong_message(index, "", fmt::format("must be an object, got {}", describe(message)));
@@ -152,7 +105,6 @@ Result<Json> read_message(const Json& message, size_t index, const ParseOptions&
   }
   Json result = message;
   result["content"] = PAGODA_TRY(read_content(message, index, options));
-  PAGODA_TRY(normalise_tool_calls(result, index));
   return result;
 }
 
@@ -168,6 +120,7 @@ Result<Json> read_messages(const Json* messages, const ParseOptions& options) {
   for (size_t i = 0; i < messages->size(); ++i) {
     result.push_back(PAGODA_TRY(read_message((*messages)[i], i, options)));
   }
+  PAGODA_TRY(normalise_history(result, options.history));
   return result;
 }
 
@@ -213,11 +166,14 @@ void add_reasoning_effort(FieldReader& fields, Json* context) {
                     describe(Json(*effort))));
   }
   (*context)["reasoning_effort"] = *effort;
+  if (*effort != "none") return;
+  // What templates call it; chat_template_kwargs may say otherwise.
+  (*context)["enable_thinking"] = (*context)["thinking"] = false;
 }
 
 }  // namespace
 
-std::string read_chat_context(FieldReader& fields, const ParseOptions& options) {
+std::string read_chat_context(FieldReader& fields, const ParseOptions& options, const Json& tools) {
   Json context = Json::object();
   auto messages = read_messages(fields.value("messages"), options);
   if (!messages) {
@@ -225,7 +181,7 @@ std::string read_chat_context(FieldReader& fields, const ParseOptions& options) 
     return {};
   }
   context["messages"] = std::move(*messages);
-  context["tools"] = nullptr;
+  context["tools"] = tools;
   add_documents(fields, &context);
   const bool continues = fields.boolean("continue_final_message").value_or(false);
   const auto generation_prompt = fields.boolean("add_generation_prompt");

@@ -10,10 +10,11 @@ namespace pagoda::openai {
 
 // Reads messages, add_generation_prompt, continue_final_message, documents, chat_template_kwargs and
 // reasoning_effort. Content given as parts is joined with line breaks unless the template iterates over
-// parts, absent content becomes an empty string, and the arguments of earlier tool calls become objects.
+// parts, absent content becomes an empty string, and earlier tool calls become what options.history says.
 // Names that the server sets itself can't be replaced through chat_template_kwargs. Errors go to `fields`;
 // the result is then meaningless.
-std::string read_chat_context(FieldReader& fields, const ParseOptions& options);
+// `tools`: a ToolUse's `shown`.
+std::string read_chat_context(FieldReader& fields, const ParseOptions& options, const Json& tools);
 
 // parse_chat_request() of a body that is parsed already. Other APIs are translated into such a body.
 Result<ChatRequest> read_chat_request(const Json& body, const ParseOptions& options);

@@ -1,9 +1,8 @@
-#include <fmt/format.h>
-
-#include <algorithm>
-
 #include "api/openai/chat_context.h"
 #include "api/openai/common_fields.h"
+#include "api/openai/output/output_format.h"
+#include "api/openai/output/tool_grammar.h"
+#include "api/openai/tool_request.h"
 
 namespace pagoda::openai {
 namespace {
@@ -25,17 +24,54 @@ void read_logprobs(FieldReader& fields, const ParseOptions& options, CommonField
   if (wanted) common->logprobs = top.value_or(0);
 }
 
-// Without tools only the choices that mean "no tool" make sense.
-void check_tool_choice(FieldReader& fields) {
-  (void)fields.boolean("parallel_tool_calls");
-  const Json* choice = fields.value("tool_choice");
-  if (choice == nullptr) choice = fields.value("function_call");
-  (void)fields.value("function_call");
-  if (choice == nullptr) return;
-  if (choice->is_string() && (*choice == "none" || *choice == "auto")) return;
-  fields.fail("tool_choice",
-              fmt::format("tool_choice {} needs tools, and the request has none; none and auto are allowed.",
-                          describe(*choice)));
+// The text of the message that is continued.
+std::string final_text(const Json& context) {
+  const Json& content = context["messages"].back()["content"];
+  if (content.is_string()) return content.get<std::string>();
+  return content.is_array() && !content.empty() ? content.back().value("text", "") : "";
+}
+
+bool starts_in_reasoning(const ParseOptions& options, const std::string& context_json) {
+  const OutputFormat& format = *options.output_format;
+  if (context_json.find("continue_final_message") != std::string::npos) {
+    const auto context = parse_json(context_json);
+    if (context && context->value("continue_final_message", false)) {
+      return message_ends_in_reasoning(format, final_text(*context));
+    }
+  }
+  if (!options.render) return false;
+  // An error comes again when the prompt is made, and is reported then.
+  const auto prompt = options.render(context_json);
+  return prompt && prompt_opens_reasoning(format, *prompt);
+}
+
+void read_parsing(FieldReader& fields, const ParseOptions& options, const ToolUse& tools,
+                  ChatRequest* request) {
+  OutputParsing& parsing = request->parsing;
+  parsing.include_reasoning = fields.boolean("include_reasoning").value_or(true);
+  parsing.format = options.output_format;
+  parsing.tool_specs = tools.callable;
+  parsing.one_call = tools.one_call;
+  parsing.legacy_call = tools.legacy;
+  if (parsing.format == nullptr || fields.error()) return;
+  parsing.tools = parsing.format->parse_tools && tools.choice != ToolUse::Choice::kNone;
+  parsing.reasoning = parsing.format->reasoning_syntax() != nullptr;
+  parsing.starts_in_reasoning = parsing.reasoning && starts_in_reasoning(options, request->context_json);
+  if (parsing.tools || parsing.reasoning)
+    request->common.shown_special_tokens = parsing.format->hidden_markers;
+}
+
+// A call is forced by a grammar, whatever the answer would have to match: that is for answers without calls.
+void enforce_call(FieldReader& fields, const ToolUse& tools, ChatRequest* request) {
+  const bool forced = tools.choice == ToolUse::Choice::kRequired || tools.choice == ToolUse::Choice::kNamed;
+  if (!forced || fields.error()) return;
+  const char* param = tools.legacy ? "function_call" : "tool_choice";
+  if (!request->parsing.tools) {
+    return fields.fail(make_error(ErrorKind::kUnimplemented,
+                                  "A tool can't be forced: the server runs with --tool-call-parser none.",
+                                  param));
+  }
+  request->common.grammar = OutputGrammar{OutputGrammar::Kind::kLark, tool_grammar(request->parsing), param};
 }
 
 }  // namespace
@@ -52,13 +88,15 @@ Result<ChatRequest> read_chat_request(const Json& body, const ParseOptions& opti
   read_common(fields, options, &common);
   read_max_tokens(fields, options, &common);
   read_logprobs(fields, options, &common);
-  check_tool_choice(fields);
+  const ToolUse tools = read_tool_use(fields);
   // Templates write BOS themselves; a tokenizer's own is not added on top unless asked for.
   common.add_special_tokens = fields.boolean("add_special_tokens").value_or(false);
   if (common.add_special_tokens) {
     fields.fail("add_special_tokens", "add_special_tokens must be false for chat: the template writes them.");
   }
-  request.context_json = read_chat_context(fields, options);
+  request.context_json = read_chat_context(fields, options, tools.shown);
+  read_parsing(fields, options, tools, &request);
+  enforce_call(fields, tools, &request);
   PAGODA_TRY(finish_fields(fields, options, &common.unknown_fields));
   PAGODA_TRY(check_fan_out(common, 1));
   return request;

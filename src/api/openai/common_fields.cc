@@ -170,10 +170,6 @@ std::string read_request_id(FieldReader& fields) {
   return id;
 }
 
-bool is_empty_value(const Json& value) {
-  return value.empty() && (value.is_array() || value.is_object());
-}
-
 }  // namespace
 
 Result<Json> parse_object(std::string_view body) {
@@ -270,25 +266,11 @@ std::optional<int> read_logprobs_count(FieldReader& fields, const char* name, co
 }
 
 void refuse_unimplemented(FieldReader& fields) {
-  struct Feature {
-    const char* field;
-    const char* what;
-    bool empty_is_absent;  // an empty list of tools is no tools; an empty schema is still a schema
-  };
-  static constexpr std::array kFeatures = {
-      Feature{"tools", "Tools are", true},
-      Feature{"functions", "Tools are", true},
-      Feature{"use_beam_search", "Beam search is", false},
-  };
-  for (const Feature& feature : kFeatures) {
-    const Json* value = fields.value(feature.field);
-    if (value == nullptr || value->is_null() || *value == Json(false)) continue;
-    if (feature.empty_is_absent && is_empty_value(*value)) continue;
-    fields.fail(
-        make_error(ErrorKind::kUnimplemented,
-                   fmt::format("{} not supported in this version (field {}).", feature.what, feature.field),
-                   feature.field));
-  }
+  const Json* value = fields.value("use_beam_search");
+  if (value == nullptr || *value == Json(false)) return;
+  fields.fail(make_error(ErrorKind::kUnimplemented,
+                         "Beam search is not supported in this version (field use_beam_search).",
+                         "use_beam_search"));
 }
 
 }  // namespace pagoda::openai

@@ -87,9 +87,11 @@ constexpr ContractField kGenerationFields[] = {
     {"user", R"({"type":"string"})", "", "Accepted, has no effect."},
     {"response_format", R"({"type":"object","required":["type"]})", "text",
      "type text, json_object or json_schema (with json_schema.schema)."},
-    {"tools", R"({"type":"array","items":{"type":"object"}})", "none", "Functions that the model may call."},
-    {"functions", R"({"type":"array","items":{"type":"object"}})", "none", "Old form of tools; a 501."},
     {"use_beam_search", R"({"type":"boolean"})", "false", "true is a 501."},
+};
+
+constexpr ContractField kPartsFields[] = {
+    {"include_reasoning", R"({"type":"boolean"})", "true", "false leaves reasoning out of the answer."},
 };
 
 constexpr ContractField kCompletionFields[] = {
@@ -134,6 +136,9 @@ constexpr ContractField kChatFields[] = {
      "The output's tokens."},
     {"logprobs", R"({"type":"boolean"})", "false", "Scores of the output's tokens."},
     {"top_logprobs", R"({"type":"integer","minimum":-1})", "0", "Alternatives a token, at most 20."},
+    {"tools", R"({"type":"array","maxItems":1024,"items":{"type":"object"}})", "none",
+     "Functions that the model may call."},
+    {"functions", R"({"type":"array","maxItems":1024,"items":{"type":"object"}})", "none", "Old form of tools."},
     {"tool_choice", R"({"type":["string","object"]})", "auto", "none, auto, required or a named function."},
     {"parallel_tool_calls", R"({"type":"boolean"})", "true", "More than one call in an answer."},
     {"function_call", R"({"type":["string","object"]})", "", "Old form of tool_choice."},
@@ -268,11 +273,12 @@ constexpr ContractField kScoreFields[] = {
 // What templates are rendered with is refused in the same words as for chat.
 constexpr ContractField kRefusedFields[] = {
     {"tools", R"({"type":"array","items":{"type":"object"}})", "none", "Shown to the model."},
-    {"functions", R"({"type":"array","items":{"type":"object"}})", "none", "Old form of tools; a 501."},
+    {"functions", R"({"type":"array","items":{"type":"object"}})", "none", "Old form of tools."},
     {"use_beam_search", R"({"type":"boolean"})", "false", "true is a 501."},
 };
 
 constexpr FieldGroup kModel{"Model", kModelFields};
+constexpr FieldGroup kParts{"Parts of an answer", kPartsFields};
 constexpr FieldGroup kSampling{"Sampling and the end of the output", kSamplingFields};
 constexpr FieldGroup kCall{"The call", kCallFields};
 constexpr FieldGroup kGrammar{"Structured output", kGrammarFields};
@@ -296,13 +302,13 @@ using Groups = const FieldGroup* const;
 constexpr Groups kAllGroups[] = {&kModel,      &kSampling,  &kCall,        &kGrammar,    &kGeneration,
                                  &kCompletion, &kChat,      &kMessageList, &kTemplate,   &kEffort,
                                  &kResponses,  &kMessages,  &kTokenize,    &kDetokenize, &kRefused,
-                                 &kPooling,    &kEmbedding, &kRerank,      &kScore};
+                                 &kPooling,    &kEmbedding, &kRerank,      &kScore, &kParts};
 constexpr Groups kOfCompletions[] = {&kModel, &kCompletion, &kSampling, &kCall, &kGrammar, &kGeneration};
 constexpr Groups kOfChat[] = {&kModel,   &kMessageList, &kChat,     &kSampling, &kCall,
-                              &kGrammar, &kGeneration,  &kTemplate, &kEffort};
-constexpr Groups kOfResponses[] = {&kModel, &kResponses, &kSampling, &kCall, &kGrammar, &kTemplate};
+                              &kGrammar, &kGeneration,  &kTemplate, &kEffort,   &kParts};
+constexpr Groups kOfResponses[] = {&kModel, &kResponses, &kSampling, &kCall, &kGrammar, &kTemplate, &kParts};
 constexpr Groups kOfMessages[] = {&kModel, &kMessageList, &kMessages, &kSampling,
-                                  &kCall,  &kGrammar,     &kTemplate};
+                                  &kCall,  &kGrammar,     &kTemplate, &kParts};
 constexpr Groups kOfTokenize[] = {&kModel, &kTokenize, &kMessageList, &kTemplate, &kEffort, &kRefused};
 constexpr Groups kOfTemplate[] = {&kModel, &kMessageList, &kTemplate, &kEffort, &kRefused};
 constexpr Groups kOfDetokenize[] = {&kModel, &kDetokenize};

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "api/openai/chat_history.h"
 #include "api/openai/output/output_parser.h"
 #include "base/ids.h"
 #include "base/result.h"
@@ -35,6 +36,9 @@ struct ParseOptions {
   bool content_parts = false;  // the chat template iterates over message.content
   std::vector<std::pair<std::string, std::string>>
       template_variables;  // bos_token, eos_token, ... of the model
+  HistoryShape history;    // as the chat template wants it
+  RenderFunction render;   // the chat template; may be empty
+  std::shared_ptr<const OutputFormat> output_format;  // of the model's answers; may be null
 };
 
 inline constexpr int kAllLogprobs = -1;  // "top" of a request that wants the whole vocabulary
@@ -74,6 +78,7 @@ struct CommonFields {
   std::optional<int> prompt_logprobs;  // likewise
   bool stream = false, include_usage = false, continuous_usage_stats = false;
   bool add_special_tokens = true, skip_special_tokens = true;
+  std::vector<TokenId> shown_special_tokens;  // not skipped: markup that the output parser needs
   bool return_token_ids = false;
   int64_t truncate_prompt_tokens = 0;  // 0 = off
   int priority = 0;

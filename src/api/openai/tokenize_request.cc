@@ -2,6 +2,7 @@
 
 #include "api/openai/chat_context.h"
 #include "api/openai/common_fields.h"
+#include "api/openai/tool_request.h"
 
 namespace pagoda::openai {
 
@@ -16,7 +17,7 @@ Result<TokenizeRequest> parse_tokenize_request(std::string_view body, const Pars
   }
   if (chat) {
     refuse_unimplemented(fields);
-    request.context_json = read_chat_context(fields, options);
+    request.context_json = read_chat_context(fields, options, read_shown_tools(fields).shown);
   } else {
     request.prompt = fields.string("prompt");
   }
@@ -46,7 +47,7 @@ Result<std::string> parse_apply_template_request(std::string_view body, const Pa
   std::string model;
   read_model(fields, options, &model);
   refuse_unimplemented(fields);
-  std::string context = read_chat_context(fields, options);
+  std::string context = read_chat_context(fields, options, read_shown_tools(fields).shown);
   std::vector<std::string> unknown;
   PAGODA_TRY(finish_fields(fields, options, &unknown));
   return context;

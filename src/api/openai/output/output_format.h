@@ -53,8 +53,10 @@ struct OutputFormat {
   bool tools_known = false;                // found in the template or named; else `tools` is plain JSON
   bool parse_tools = true;                 // false: --tool-call-parser none
   std::vector<ReasoningSyntax> reasoning;  // none or one
-  // Markers that are control tokens of the model; their text must reach the parser.
-  std::map<std::string, TokenId> control_tokens;
+  // Markers that are single tokens which a grammar names by id.
+  std::map<std::string, TokenId> marker_tokens;
+  // Those that the detokenizer would hide; their text must reach the parser.
+  std::vector<TokenId> hidden_markers;
 
   const ReasoningSyntax* reasoning_syntax() const { return reasoning.empty() ? nullptr : &reasoning.front(); }
   // All that a parser looks for.

@@ -59,6 +59,7 @@ struct OutputParsing {
   bool starts_in_reasoning = false;            // the prompt has opened it
   bool include_reasoning = true;               // false: reasoning is parsed and dropped
   bool one_call = false;             // parallel_tool_calls is false: calls behind the first are dropped
+  bool legacy_call = false;          // the request has functions: the answer has a function_call
   std::vector<ToolSpec> tool_specs;  // of the request
 };
 

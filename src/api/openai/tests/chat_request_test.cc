@@ -147,13 +147,13 @@ TEST(ChatRequest, Fields) {
       {R"("top_logprobs":0)", "ok"},
       {R"("logprobs":2)", "400 logprobs"},
       {R"("reasoning_effort":"zzz")", "400 reasoning_effort"},
-      // CASES B049, as far as it goes without tools.
+      // CASES B049; more with tools in tool_request_test.cc.
       {R"("tool_choice":"none")", "ok"},
       {R"("tool_choice":"auto","tools":[])", "ok"},
       {R"("tool_choice":"required")", "400 tool_choice"},
       {R"("tool_choice":"foo")", "400 tool_choice"},
       {R"("tool_choice":{"type":"function","function":{}})", "400 tool_choice"},
-      {R"("tool_choice":"none","tools":[{"type":"function"}])", "501 tools"},
+      {R"("tool_choice":"none","tools":[{"type":"function"}])", "400 tools[0].function"},
       {R"("documents":[{"text":"a"}])", "ok"},
       {R"("documents":"a")", "400 documents"},
   };
