@@ -117,8 +117,8 @@ class Translation {
     finish_object(inner);
   }
 
-  // The budget is checked, as the reference does, but nothing ends a thought early. Without the field the
-  // model's own habit stays.
+  // Templates have one of two switches. The budget is checked, as the reference does, but nothing ends a
+  // thought early. Without the field the model's own habit stays.
   void read_thinking(std::optional<int64_t> max_tokens) {
     const Json* thinking = object_field(fields_, "", "thinking");
     if (thinking == nullptr) return;
@@ -149,7 +149,10 @@ class Translation {
   void switch_thinking(bool on) {
     Json& arguments = chat_["chat_template_kwargs"];
     if (arguments.is_null()) arguments = Json::object();
-    if (arguments.is_object() && !arguments.contains("enable_thinking")) arguments["enable_thinking"] = on;
+    if (!arguments.is_object()) return;  // an error, and chat says so
+    for (const char* name : {"enable_thinking", "thinking"}) {
+      if (!arguments.contains(name)) arguments[name] = on;
+    }
   }
 
   void read_output_config() {

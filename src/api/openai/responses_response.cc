@@ -75,7 +75,7 @@ class ResponsesBuilder final : public ResponseBuilder {
         {"input_tokens", usage.prompt_tokens},
         {"input_tokens_details", {{"cached_tokens", usage.cached_tokens}, {"cache_write_tokens", 0}}},
         {"output_tokens", usage.completion_tokens},
-        {"output_tokens_details", {{"reasoning_tokens", reasoning_tokens_}}},
+        {"output_tokens_details", {{"reasoning_tokens", reasoning_tokens(usage.completion_tokens)}}},
         {"total_tokens", usage.prompt_tokens + usage.completion_tokens}};
     return result;
   }
@@ -108,7 +108,6 @@ class ResponsesBuilder final : public ResponseBuilder {
 
   void take(ChoiceDelta delta) {
     const std::vector<OutputPart> parts = parser_->push(delta.text);
-    count_reasoning(parts, delta.ids.size());
     if (options_.logprobs) {
       scores_.insert(scores_.end(), std::make_move_iterator(delta.scores.begin()),
                      std::make_move_iterator(delta.scores.end()));
@@ -123,12 +122,15 @@ class ResponsesBuilder final : public ResponseBuilder {
     close(finish_ == Finish::kLength ? "incomplete" : "completed");
   }
 
-  // Tokens whose text is held back belong to what comes next.
-  void count_reasoning(const std::vector<OutputPart>& parts, size_t tokens) {
-    waiting_tokens_ += static_cast<int64_t>(tokens);
-    if (parts.empty()) return;
-    if (std::holds_alternative<ReasoningText>(parts.front())) reasoning_tokens_ += waiting_tokens_;
-    waiting_tokens_ = 0;
+  // An event may hold several tokens, so the share of the text stands for that of the tokens: it doesn't
+  // depend on how the output was cut into events.
+  int64_t reasoning_tokens(int64_t tokens) const {
+    return text_bytes_ == 0 ? 0 : tokens * reasoning_bytes_ / text_bytes_;
+  }
+
+  void count(size_t bytes, bool reasoning) {
+    text_bytes_ += static_cast<int64_t>(bytes);
+    if (reasoning) reasoning_bytes_ += static_cast<int64_t>(bytes);
   }
 
   void take_part(const OutputPart& part) {
@@ -137,14 +139,17 @@ class ResponsesBuilder final : public ResponseBuilder {
       send_text(content->text);
     } else if (const auto* reasoning = std::get_if<ReasoningText>(&part)) {
       switch_to(Open::kReasoning);
+      count(reasoning->text.size(), true);
       text_ += reasoning->text;
       send_item_event("response.reasoning_text.delta", {{"delta", reasoning->text}});
     } else if (const auto* call = std::get_if<ToolCallBegin>(&part)) {
       close("completed");
       open(Open::kCall, call_item(*call));
+      count(call->name.size(), false);
     } else if (open_ == Open::kCall) {
       const std::string& arguments = std::get<ToolArguments>(part).text;
       text_ += arguments;
+      count(arguments.size(), false);
       send_item_event("response.function_call_arguments.delta", {{"delta", arguments}});
     }
     // Scores are those of the message's text.
@@ -153,6 +158,7 @@ class ResponsesBuilder final : public ResponseBuilder {
 
   void send_text(const std::string& text) {
     text_ += text;
+    count(text.size(), false);
     Json scores = chat_logprobs(std::exchange(scores_, {}));
     send_item_event("response.output_text.delta", {{"delta", text}, {"logprobs", scores}});
     for (Json& score : scores) logprobs_.push_back(std::move(score));
@@ -243,8 +249,8 @@ class ResponsesBuilder final : public ResponseBuilder {
   Json item_;         // the open one
   std::string text_;  // of the open one: text or arguments
   Json logprobs_ = Json::array();
-  std::vector<ScoredToken> scores_;  // of tokens without text so far
-  int64_t reasoning_tokens_ = 0, waiting_tokens_ = 0;
+  std::vector<ScoredToken> scores_;               // of tokens without text so far
+  int64_t reasoning_bytes_ = 0, text_bytes_ = 0;  // of the parts
 
   bool streaming_ = false;
   int64_t sequence_number_ = 0;

@@ -97,6 +97,7 @@ TEST(MessagesRequest, FieldsReachChat) {
 
 TEST(MessagesRequest, ThinkingIsASwitchOfTheTemplate) {
   EXPECT_EQ(context(with(R"("thinking":{"type":"disabled"})"))["enable_thinking"], false);
+  EXPECT_EQ(context(with(R"("thinking":{"type":"disabled"})"))["thinking"], false);
   EXPECT_FALSE(context(with(R"("thinking":{"type":"adaptive"})")).contains("enable_thinking"));
   EXPECT_FALSE(context(with(R"("top_k":1)")).contains("enable_thinking"));
   const Json own =

@@ -72,7 +72,7 @@ TEST(ResponsesBody, HasItemsOfAllKinds) {
             R"("arguments":""}])");
   EXPECT_EQ(dump_json(response["usage"]),
             R"({"input_tokens":3,"input_tokens_details":{"cached_tokens":2,"cache_write_tokens":0},)"
-            R"("output_tokens":10,"output_tokens_details":{"reasoning_tokens":4},"total_tokens":13})");
+            R"("output_tokens":10,"output_tokens_details":{"reasoning_tokens":1},"total_tokens":13})");
 }
 
 TEST(ResponsesBody, AnAnswerOfNothingIsAnEmptyMessage) {
