@@ -1,5 +1,6 @@
 """The Messages API through the anthropic package: typed answers, streams, stream helper, counting, errors."""
 import anthropic
+import pydantic
 import pytest
 from anthropic.types import Message
 
@@ -132,3 +133,35 @@ def test_unknown_model(messages):
     with pytest.raises(anthropic.NotFoundError) as caught:
         messages.create(model="nope", max_tokens=5, messages=[{"role": "user", "content": "hi"}])
     assert caught.value.body["error"]["type"] == "not_found_error"
+
+
+class Weather(pydantic.BaseModel):
+    city: str
+    celsius: bool
+
+
+WEATHER = {"name": "weather", "description": "The weather of a city.", "input_schema": Weather.model_json_schema()}
+
+
+def test_a_tool_is_called_and_answered(messages):
+    turns = [{"role": "user", "content": "How is the weather in Paris, in Celsius?"}]
+    options = {"model": MODEL_NAME, "max_tokens": 100, "tools": [WEATHER], "extra_body": GREEDY}
+    first = messages.create(messages=turns, tool_choice={"type": "tool", "name": "weather"}, **options)
+    Message.model_validate(first.to_dict())
+    assert [block.type for block in first.content] == ["tool_use"]
+    assert first.stop_reason == "tool_use"
+    Weather.model_validate(first.content[0].input)
+    result = {"type": "tool_result", "tool_use_id": first.content[0].id, "content": "18 degrees, sunny"}
+    turns += [{"role": "assistant", "content": first.content}, {"role": "user", "content": [result]}]
+    second = messages.create(messages=turns, tool_choice={"type": "none"}, **options)
+    assert text_of(second)
+
+
+def test_a_streamed_call_equals_the_whole(messages):
+    options = {"model": MODEL_NAME, "max_tokens": 100, "tools": [WEATHER], "extra_body": GREEDY,
+               "tool_choice": {"type": "any"}, "messages": [{"role": "user", "content": "The weather in Rome?"}]}
+    whole = messages.create(**options)
+    with messages.stream(**options) as stream:
+        final = stream.get_final_message()
+    assert [(b.name, b.input) for b in final.content] == [(b.name, b.input) for b in whole.content] != []
+    assert final.stop_reason == whole.stop_reason == "tool_use"

@@ -1,5 +1,6 @@
 """The Responses API through the openai package: typed answers, streams, stream helper, items, errors."""
 import openai
+import pydantic
 import pytest
 from openai.types.responses import Response
 
@@ -113,3 +114,45 @@ def test_errors_name_the_field(client, options, param):
 def test_unknown_model(client):
     with pytest.raises(openai.NotFoundError):
         client.responses.create(model="nope", input="hi")
+
+
+class Weather(pydantic.BaseModel):
+    city: str
+    celsius: bool
+
+
+WEATHER = {"type": "function", "name": "weather", "description": "The weather of a city.", "strict": True,
+           "parameters": Weather.model_json_schema()}
+
+
+def test_a_tool_is_called_and_answered(client):
+    question = {"role": "user", "content": "How is the weather in Paris, in Celsius?"}
+    options = {"tools": [WEATHER], "max_output_tokens": 100}
+    first = validated(respond(client, [question], tool_choice={"type": "function", "name": "weather"}, **options))
+    assert [item.type for item in first.output] == ["function_call"]
+    call = first.output[0]
+    assert call.name == "weather"
+    Weather.model_validate_json(call.arguments)
+    items = [question, call.to_dict(),
+             {"type": "function_call_output", "call_id": call.call_id, "output": "18 degrees, sunny"}]
+    second = validated(respond(client, items, tool_choice="none", **options))
+    assert second.output_text
+
+
+def test_a_streamed_call_equals_the_whole(client):
+    options = {"tools": [WEATHER], "tool_choice": "required", "max_output_tokens": 100}
+    whole = respond(client, "The weather in Rome?", **options)
+    arguments, names = "", []
+    for event in respond(client, "The weather in Rome?", stream=True, **options):
+        if event.type == "response.function_call_arguments.delta":
+            arguments += event.delta
+        if event.type == "response.output_item.added":
+            names.append(event.item.name)
+    assert names == [item.name for item in whole.output] != []
+    assert arguments == "".join(item.arguments for item in whole.output)
+
+
+def test_parse_gives_a_typed_answer(client):
+    answer = client.responses.parse(model=MODEL_NAME, input="The weather in Rome, as JSON.", temperature=0,
+                                    max_output_tokens=100, text_format=Weather)
+    assert isinstance(answer.output_parsed, Weather)
