@@ -119,15 +119,15 @@ def test_base64_and_float_are_the_same_bits(which, request):
     assert re.search(r'"embedding":\[-?0\.\d{9}', body)
 
 
-@pytest.mark.parametrize("text, count", [("x", 1), (["x", "y"], 2), ([101, 102], 1), ([[101, 2], [3]], 2), ("", 1),
-                                         ([""], 1)])
+@pytest.mark.parametrize("text, count", [("x", 1), (["x", "y"], 2), ([101, 102], 1), ([[101, 2], [3]], 2),
+                                         ("", 1), ([""], 1)])
 def test_shapes_of_input(minilm, text, count):
     assert len(embed(minilm, text)) == count
 
 
-@pytest.mark.parametrize("text", [[], [[]], True, {"a": 1}, None, 1, ["x", 1], [1, "x"], [-1], [[-1]], [30522],
-                                  [2147483648], [4294967301], [2 ** 63], [1.5], [True], [None], [[1], []],
-                                  ["x"] * 2049])
+@pytest.mark.parametrize("text", [[], [[]], True, {"a": 1}, None, 1, ["x", 1], [1, "x"], [-1], [[-1]],
+                                  [30522], [2147483648], [4294967301], [2 ** 63], [1.5], [True], [None],
+                                  [[1], []], ["x"] * 2049])
 def test_wrong_input_names_the_field(minilm, text):
     answer = post(minilm, "/v1/embeddings", {"input": text})
     assert answer.status_code == 400
@@ -136,8 +136,9 @@ def test_wrong_input_names_the_field(minilm, text):
 
 
 @pytest.mark.parametrize("field, value", [("dimensions", 0), ("dimensions", WIDTH + 1), ("dimensions", "8"),
-                                          ("dimensions", 1.5), ("encoding_format", "hex"), ("encoding_format", 1),
-                                          ("user", 7), ("truncate_prompt_tokens", -2), ("model", 1)])
+                                          ("dimensions", 1.5), ("encoding_format", "hex"),
+                                          ("encoding_format", 1), ("user", 7),
+                                          ("truncate_prompt_tokens", -2), ("model", 1)])
 def test_wrong_field_is_named(minilm, field, value):
     answer = post(minilm, "/v1/embeddings", {"input": "x", field: value})
     assert answer.status_code == 400
@@ -198,9 +199,9 @@ def test_hostile_texts(minilm, text):
 
 
 def test_an_encoder_generates_nothing(minilm):
-    for path, body in [("/v1/completions", {"prompt": "x"}),
-                       ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]}),
-                       ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "stream": True})]:
+    chat = {"messages": [{"role": "user", "content": "x"}]}
+    for path, body in [("/v1/completions", {"prompt": "x"}), ("/v1/chat/completions", chat),
+                       ("/v1/chat/completions", {**chat, "stream": True})]:
         answer = post(minilm, path, body)
         assert answer.status_code == 400, answer.text
         assert "makes embeddings" in answer.json()["error"]["message"]
@@ -229,7 +230,8 @@ def test_rerank(minilm):
     assert len(best) == 1 and best[0]["index"] == 1 and "document" not in best[0]
     query, document = embed(minilm, [body["query"], "Paris is the capital of France."])
     assert abs(scores[0] - cosine(query, document)) < 1e-6
-    for field, value in [("documents", []), ("documents", "x"), ("documents", [1]), ("query", None), ("top_n", -1)]:
+    for field, value in [("documents", []), ("documents", "x"), ("documents", [1]), ("query", None),
+                         ("top_n", -1)]:
         answer = post(minilm, "/rerank", {**body, field: value})
         assert answer.status_code == 400 and answer.json()["error"]["param"] == field
 
@@ -301,8 +303,9 @@ def test_a_large_request_delays_a_small_one_by_a_batch(minilm):
 def test_full_queue_is_503(tmp_path_factory, minilm):
     tight = start(tmp_path_factory, "tight", "--max-num-queued-reqs", "1", model=MINILM)
     try:
+        body = {"input": [LONG] * 50}
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            answers = list(pool.map(lambda _: post(tight, "/v1/embeddings", {"input": [LONG] * 50}), range(8)))
+            answers = list(pool.map(lambda _: post(tight, "/v1/embeddings", body), range(8)))
         statuses = sorted(answer.status_code for answer in answers)
         assert statuses[0] == 200 and statuses[-1] == 503
         refused = next(answer for answer in answers if answer.status_code == 503)
@@ -313,7 +316,8 @@ def test_full_queue_is_503(tmp_path_factory, minilm):
 
 def test_metrics_count(minilm):
     def value(name):
-        return float(re.search(rf"^{name}\{{.*\}} (\S+)", httpx.get(minilm.url + "/metrics").text, re.M).group(1))
+        text = httpx.get(minilm.url + "/metrics").text
+        return float(re.search(rf"^{name}\{{.*\}} (\S+)", text, re.M).group(1))
 
     before = value("vllm:prompt_tokens_total")
     embed(minilm, "Hello world")
