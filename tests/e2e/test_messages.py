@@ -140,7 +140,8 @@ class Weather(pydantic.BaseModel):
     celsius: bool
 
 
-WEATHER = {"name": "weather", "description": "The weather of a city.", "input_schema": Weather.model_json_schema()}
+WEATHER = {"name": "weather", "description": "The weather of a city.",
+           "input_schema": Weather.model_json_schema()}
 
 
 def test_a_tool_is_called_and_answered(messages):
@@ -159,7 +160,8 @@ def test_a_tool_is_called_and_answered(messages):
 
 def test_a_streamed_call_equals_the_whole(messages):
     options = {"model": MODEL_NAME, "max_tokens": 100, "tools": [WEATHER], "extra_body": GREEDY,
-               "tool_choice": {"type": "any"}, "messages": [{"role": "user", "content": "The weather in Rome?"}]}
+               "tool_choice": {"type": "any"},
+               "messages": [{"role": "user", "content": "The weather in Rome?"}]}
     whole = messages.create(**options)
     with messages.stream(**options) as stream:
         final = stream.get_final_message()

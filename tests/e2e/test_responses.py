@@ -128,7 +128,8 @@ WEATHER = {"type": "function", "name": "weather", "description": "The weather of
 def test_a_tool_is_called_and_answered(client):
     question = {"role": "user", "content": "How is the weather in Paris, in Celsius?"}
     options = {"tools": [WEATHER], "max_output_tokens": 100}
-    first = validated(respond(client, [question], tool_choice={"type": "function", "name": "weather"}, **options))
+    choice = {"type": "function", "name": "weather"}
+    first = validated(respond(client, [question], tool_choice=choice, **options))
     assert [item.type for item in first.output] == ["function_call"]
     call = first.output[0]
     assert call.name == "weather"
