@@ -6,11 +6,21 @@
 namespace pagoda::openai {
 namespace {
 
-constexpr int kMaxUnions = 8;  // nested anyOf
+constexpr int kMaxDepth = 8;  // nested anyOf, references
 
-// The names of the types that a schema allows; empty when it doesn't say.
-void add_types(const Json& schema, int depth, std::set<std::string>* types) {
-  if (!schema.is_object() || depth > kMaxUnions) return;
+// What a reference into the schema itself points to; null for others.
+const Json* resolve(const Json& root, const std::string& reference) {
+  if (!reference.starts_with("#/")) return nullptr;
+  try {
+    const Json::json_pointer pointer(reference.substr(1));
+    return root.contains(pointer) ? &root[pointer] : nullptr;
+  } catch (const Json::exception&) {  // no such thing as a pointer
+    return nullptr;
+  }
+}
+
+void add_types(const Json& root, const Json& schema, int depth, std::set<std::string>* types) {
+  if (!schema.is_object() || depth > kMaxDepth) return;
   if (const auto type = schema.find("type"); type != schema.end()) {
     if (type->is_string()) types->insert(type->get<std::string>());
     if (type->is_array()) {
@@ -19,26 +29,35 @@ void add_types(const Json& schema, int depth, std::set<std::string>* types) {
       }
     }
   }
+  const auto reference = schema.find("$ref");
+  if (reference != schema.end() && reference->is_string()) {
+    const Json* target = resolve(root, reference->get<std::string>());
+    if (target != nullptr) add_types(root, *target, depth + 1, types);
+  }
   for (const char* key : {"anyOf", "oneOf", "allOf"}) {
     const auto list = schema.find(key);
     if (list == schema.end() || !list->is_array()) continue;
-    for (const Json& each : *list) add_types(each, depth + 1, types);
+    for (const Json& each : *list) add_types(root, each, depth + 1, types);
   }
+  if (!types->empty()) return;
   const auto values = schema.find("enum");
-  if (values == schema.end() || !values->is_array() || !types->empty()) return;
-  for (const Json& value : *values) types->insert(value.is_number() ? "number" : value.type_name());
+  const auto value = schema.find("const");
+  if (values != schema.end() && values->is_array()) {
+    for (const Json& each : *values) types->insert(each.type_name());
+  } else if (value != schema.end()) {
+    types->insert(value->type_name());
+  }
 }
 
 std::set<std::string> types_of(const ToolSpec* tool, std::string_view name) {
-  std::set<std::string> types;
-  if (tool == nullptr) return types;
+  if (tool == nullptr) return {};
   const auto schema = parse_json(tool->parameters_json);
-  if (!schema || !schema->is_object()) return types;
+  if (!schema || !schema->is_object()) return {};
   const auto properties = schema->find("properties");
-  if (properties == schema->end() || !properties->is_object()) return types;
+  if (properties == schema->end() || !properties->is_object()) return {};
   const auto property = properties->find(std::string(name));
-  if (property != properties->end()) add_types(*property, 0, &types);
-  return types;
+  if (property == properties->end()) return {};
+  return argument_types(*schema, *property);
 }
 
 bool has_type(const Json& value, const std::set<std::string>& types) {
@@ -54,6 +73,12 @@ std::string_view trimmed(std::string_view text) {
 }
 
 }  // namespace
+
+std::set<std::string> argument_types(const Json& root, const Json& schema) {
+  std::set<std::string> types;
+  add_types(root, schema, 0, &types);
+  return types;
+}
 
 std::string argument_json(const ToolSpec* tool, std::string_view name, std::string_view text) {
   const std::set<std::string> types = types_of(tool, name);

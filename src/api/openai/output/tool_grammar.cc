@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "api/openai/json_text.h"
+#include "api/openai/output/argument_values.h"
 
 namespace pagoda::openai {
 namespace {
@@ -190,7 +192,8 @@ class Grammar {
                                     : marker("<arg_key>") + literal(property.name) + marker("</arg_key>") +
                                           literal("\n") + marker("<arg_value>");
     const std::string end = is_xml ? "\n</parameter>\n" : "</arg_value>";
-    const bool is_text = !property.schema.contains("type") || property.schema["type"] == "string";
+    const std::set<std::string> types = argument_types(property.schema, property.schema);
+    const bool is_text = types.empty() || (types.size() == 1 && types.contains("string"));
     const bool is_free = is_text && !property.schema.contains("enum") && !property.schema.contains("const");
     if (!is_free) {
       rule(name, head + (is_text ? words(property.schema) : name + "_json ") +
