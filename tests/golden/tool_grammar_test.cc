@@ -87,6 +87,23 @@ class Model {
     return output;
   }
 
+  bool accepts(const std::string& grammar, const std::string& text) const {
+    auto matcher = compiler_->compile(text::GrammarKind::kLark, grammar);
+    EXPECT_TRUE(matcher.has_value()) << matcher.error().message << "\n" << grammar;
+    std::vector<uint32_t> mask((static_cast<size_t>(tokenizer_->vocab_size()) + 31) / 32);
+    const auto allows = [&](TokenId id) {
+      EXPECT_TRUE(matcher->fill_mask(mask).has_value());
+      return (mask[static_cast<size_t>(id.value) / 32] >> (id.value % 32) & 1) != 0;
+    };
+    bool complete = false;
+    const std::vector<TokenId> ids = tokenizer_->encode(text, {.add_special_tokens = false}).value();
+    for (const TokenId id : ids) {
+      if (complete || !allows(id)) return false;
+      complete = matcher->accept(id).value();
+    }
+    return complete || allows(TokenId{kEnd});
+  }
+
  private:
   // A letter, then what ends free text in the formats that have it: a token, or the closing tag.
   std::string close_text(text::GrammarMatcher& matcher, const std::vector<int32_t>& allowed) const {
@@ -130,6 +147,36 @@ Calls parse(const OutputParsing& parsing, const std::string& text) {
   take(parser->finish());
   calls.whole = parser->made_tool_calls();
   return calls;
+}
+
+TEST(AnswerGrammarTest, ReasoningAndCallsBesideJson) {
+  auto format = openai::choose_output_format("", "hermes", "qwen3").value();
+  const Model model(format, true);
+  model.name_markers(&format);
+  OutputParsing parsing;
+  parsing.format = std::make_shared<const openai::OutputFormat>(format);
+  parsing.reasoning = true;
+  parsing.tool_specs = {{"now", kEmpty}};
+  const std::string schema = R"({"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]})";
+  const std::string call = "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
+  const auto accepts = [&](const std::string& text) {
+    return model.accepts(openai::answer_grammar(parsing, schema), text);
+  };
+  EXPECT_TRUE(accepts(R"({"a":1})"));
+  EXPECT_TRUE(accepts("<think>hm { </think>\n\n{\"a\":1}"));
+  EXPECT_FALSE(accepts("hm</think>{\"a\":1}"));
+  EXPECT_FALSE(accepts("text"));
+  EXPECT_FALSE(accepts(call));
+  parsing.tools = true;
+  EXPECT_TRUE(accepts(call));
+  EXPECT_TRUE(accepts("<think>hm</think>\n" + call));
+  EXPECT_FALSE(accepts(call + R"({"a":1})"));
+  EXPECT_TRUE(model.accepts(openai::tool_grammar(parsing), call + "\n" + call));
+  EXPECT_FALSE(model.accepts(openai::tool_grammar(parsing), R"({"a":1})"));
+  parsing.starts_in_reasoning = true;
+  EXPECT_TRUE(accepts("hm</think>{\"a\":1}"));
+  EXPECT_FALSE(accepts(R"({"a":1})"));
+  EXPECT_TRUE(model.accepts(openai::tool_grammar(parsing), "hm</think>\n\n" + call));
 }
 
 class ToolGrammarTest : public testing::TestWithParam<const char*> {

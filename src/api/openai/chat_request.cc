@@ -61,10 +61,26 @@ void read_parsing(FieldReader& fields, const ParseOptions& options, const ToolUs
     request->common.shown_special_tokens = parsing.format->hidden_markers;
 }
 
+// A grammar of the request holds for the whole output. A JSON answer may have reasoning in front of it and
+// calls in its place; other grammars leave no room for either.
+void adapt_grammar(ChatRequest* request) {
+  OutputParsing& parsing = request->parsing;
+  auto& grammar = request->common.grammar;
+  if (!grammar || (!parsing.tools && !parsing.reasoning)) return;
+  using Kind = OutputGrammar::Kind;
+  if (grammar->kind == Kind::kJsonObject || grammar->kind == Kind::kJsonSchema) {
+    const std::string schema = grammar->kind == Kind::kJsonObject ? R"({"type":"object"})" : grammar->text;
+    *grammar = OutputGrammar{Kind::kLark, answer_grammar(parsing, schema), grammar->param};
+    return;
+  }
+  parsing.tools = parsing.reasoning = parsing.starts_in_reasoning = false;
+}
+
 // A call is forced by a grammar, whatever the answer would have to match: that is for answers without calls.
 void enforce_call(FieldReader& fields, const ToolUse& tools, ChatRequest* request) {
   const bool forced = tools.choice == ToolUse::Choice::kRequired || tools.choice == ToolUse::Choice::kNamed;
-  if (!forced || fields.error()) return;
+  if (fields.error()) return;
+  if (!forced) return adapt_grammar(request);
   const char* param = tools.legacy ? "function_call" : "tool_choice";
   if (!request->parsing.tools) {
     return fields.fail(make_error(ErrorKind::kUnimplemented,

@@ -23,7 +23,24 @@ class Grammar {
   explicit Grammar(const OutputParsing& parsing)
       : parsing_(parsing), format_(*parsing.format), syntax_(parsing.format->tools) {}
 
-  std::string text() {
+  std::string forced_calls() {
+    add_calls();
+    rule("start", reasoning() + "calls");
+    return rules_;
+  }
+
+  std::string answer(const std::string& schema_json) {
+    auto schema = parse_json(schema_json);
+    Json object = schema && schema->is_object() ? std::move(*schema) : Json::object();
+    object["x-guidance"] = {{"whitespace_pattern", kJsonSpace}};
+    rule("answer", "%json " + dump_json(object));
+    if (parsing_.tools) add_calls();
+    rule("start", reasoning() + (parsing_.tools ? "(calls | answer)" : "answer"));
+    return rules_;
+  }
+
+ private:
+  void add_calls() {
     std::string names;
     for (size_t i = 0; i < parsing_.tool_specs.size(); ++i) {
       names.append(names.empty() ? "" : " | ").append(fmt::format("call_{}", i));
@@ -31,11 +48,8 @@ class Grammar {
     }
     rule("call", names);
     rule("calls", calls());
-    rule("start", reasoning() + "calls");
-    return rules_;
   }
 
- private:
   void rule(const std::string& name, const std::string& body) {
     rules_ += fmt::format("{}: {}\n", name, body);
   }
@@ -251,7 +265,11 @@ class Grammar {
 }  // namespace
 
 std::string tool_grammar(const OutputParsing& parsing) {
-  return Grammar(parsing).text();
+  return Grammar(parsing).forced_calls();
+}
+
+std::string answer_grammar(const OutputParsing& parsing, const std::string& schema_json) {
+  return Grammar(parsing).answer(schema_json);
 }
 
 }  // namespace pagoda::openai

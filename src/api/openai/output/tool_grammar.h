@@ -14,4 +14,8 @@ namespace pagoda::openai {
 // over. One call where parsing.one_call says so, or where the format has no sign between calls.
 std::string tool_grammar(const OutputParsing& parsing);
 
+// An answer that matches a JSON schema, where the parser looks for other things, too: reasoning may come
+// first, and calls may take the answer's place.
+std::string answer_grammar(const OutputParsing& parsing, const std::string& schema_json);
+
 }  // namespace pagoda::openai

@@ -172,5 +172,27 @@ TEST(ToolRequest, ReasoningStartsWhereThePromptSays) {
             "400 include_reasoning");
 }
 
+TEST(ToolRequest, GrammarsOfTheRequestLeaveRoomForReasoningAndCalls) {
+  ParseOptions options = options_with_format("<think><tool_call>");
+  const auto parsed = [&](const std::string& fields) {
+    return parse_chat_request(chat_body(fields), options).value();
+  };
+  const ChatRequest json = parsed(both(R"("response_format":{"type":"json_object"})"));
+  EXPECT_EQ(json.common.grammar->kind, OutputGrammar::Kind::kLark);
+  EXPECT_EQ(json.common.grammar->param, "response_format");
+  EXPECT_NE(json.common.grammar->text.find("(calls | answer)"), std::string::npos)
+      << json.common.grammar->text;
+  EXPECT_TRUE(json.parsing.tools && json.parsing.reasoning);
+  const ChatRequest regex = parsed(both(R"("structured_outputs":{"regex":"a+"})"));
+  EXPECT_EQ(regex.common.grammar->kind, OutputGrammar::Kind::kRegex);
+  EXPECT_FALSE(regex.parsing.tools || regex.parsing.reasoning);
+  const ChatRequest forced =
+      parsed(both(R"("response_format":{"type":"json_object"},"tool_choice":"required")"));
+  EXPECT_EQ(forced.common.grammar->param, "tool_choice");
+  options = options_with_format("");
+  const ChatRequest plain = parsed(R"("response_format":{"type":"json_object"})");
+  EXPECT_EQ(plain.common.grammar->kind, OutputGrammar::Kind::kJsonObject);
+}
+
 }  // namespace
 }  // namespace pagoda::openai
