@@ -24,7 +24,7 @@ struct ChoiceRules {
   std::vector<TokenId> fim_stops = {};         // end a middle and are never part of it
   std::optional<std::string> fim_suffix = {};  // whose first line the output must not repeat
   bool fim_at_line_start = false;              // where the middle begins
-  std::vector<TokenId> shown_specials;  // control tokens whose text is output
+  std::vector<TokenId> shown_specials = {};    // control tokens whose text is output
   bool include_stop = false;
   bool logprobs = false;
   int64_t min_tokens = 0;  // stop strings are looked for behind that many tokens
