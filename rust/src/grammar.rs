@@ -1,5 +1,5 @@
 //! Grammars of constrained output: llguidance over our own tokenizer's token bytes.
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::sync::Arc;
 use std::thread;
@@ -18,6 +18,13 @@ const MAX_TEXT_BYTES: usize = 512 << 10;
 /// The parsers of llguidance call themselves for each bracket.
 const MAX_NESTING: usize = 200;
 const MAX_CHOICES: usize = 4096;
+/// Of all numbers at `multipleOf` in a schema, decimals taken as whole numbers: the lexer has a state for each
+/// remainder, and nothing else bounds them.
+const MAX_COMMON_MULTIPLE: u64 = 10_000;
+/// Alternatives at one place; hundreds of optional properties need more than llguidance's 2000.
+const MAX_ITEMS_IN_ROW: usize = 20_000;
+/// For one mask; it takes a few milliseconds.
+const MAX_ITEMS_IN_STEP: usize = 100_000;
 const COMPILE_STACK_BYTES: usize = 256 << 20;
 const COMPILE_TIME: Duration = Duration::from_secs(1);
 /// Compilations that were given up on and have not ended yet. They cannot be stopped.
@@ -81,6 +88,8 @@ impl GrammarFactory {
         let limits = factory.limits_mut();
         limits.verbose_errors = false;
         limits.max_lexer_states = MAX_LEXER_STATES;
+        limits.max_items_in_row = MAX_ITEMS_IN_ROW;
+        limits.step_max_items = MAX_ITEMS_IN_STEP;
         Ok(GrammarFactory { inner: Arc::new(factory) })
     }
 
@@ -94,7 +103,10 @@ impl GrammarFactory {
         ensure!(OVERDUE.load(Ordering::Relaxed) < MAX_OVERDUE, "too many grammars are being compiled");
         let (factory, text) = (self.clone(), text.to_owned());
         let (sender, receiver) = channel();
+        let thread_id = Arc::new(AtomicI32::new(0));
+        let own_id = thread_id.clone();
         let work = move || {
+            own_id.store(unsafe { libc::gettid() }, Ordering::Relaxed);
             let matcher =
                 std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| factory.compile_here(kind, &text)));
             let matcher = matcher.unwrap_or_else(|_| Err(anyhow!("it cannot be compiled")));
@@ -113,6 +125,7 @@ impl GrammarFactory {
                     OVERDUE.fetch_sub(1, Ordering::Relaxed);
                     return matcher;
                 }
+                step_aside(thread_id.load(Ordering::Relaxed));
                 bail!("it takes longer than {} s to compile", COMPILE_TIME.as_secs())
             }
         }
@@ -143,14 +156,23 @@ impl GrammarFactory {
     }
 }
 
+/// What nobody waits for any more runs only when nothing else wants the CPU.
+fn step_aside(thread_id: i32) {
+    const LOWEST: i32 = 19;
+    if thread_id > 0 {
+        unsafe { libc::setpriority(libc::PRIO_PROCESS, thread_id as libc::id_t, LOWEST) };
+    }
+}
+
 /// The parser's state and the rest of the message are of no use to a client.
 fn one_line(error: &str) -> String {
-    let text = error.split("\n<").next().unwrap_or_default();
+    let text = error.lines().next().unwrap_or_default();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn json_schema(text: &str) -> Result<Value> {
     let schema: Value = serde_json::from_str(text).context("it is not JSON")?;
+    common_multiple(&schema, 1)?;
     let mut schema = match schema {
         Value::Object(schema) => schema,
         Value::Bool(true) => serde_json::Map::new(),
@@ -158,6 +180,51 @@ fn json_schema(text: &str) -> Result<Value> {
     };
     schema.insert("x-guidance".into(), serde_json::json!({ "whitespace_pattern": JSON_WHITESPACE }));
     Ok(Value::Object(schema))
+}
+
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 {
+        a
+    } else {
+        greatest_common_divisor(b, a % b)
+    }
+}
+
+/// Of `so_far` and what stands at `multipleOf` anywhere in the schema.
+fn common_multiple(schema: &Value, so_far: u64) -> Result<u64> {
+    let mut multiple = so_far;
+    match schema {
+        Value::Array(items) => {
+            for item in items {
+                multiple = common_multiple(item, multiple)?;
+            }
+        }
+        Value::Object(members) => {
+            for (name, value) in members {
+                let Value::Number(number) = value else {
+                    multiple = common_multiple(value, multiple)?;
+                    continue;
+                };
+                if name != "multipleOf" {
+                    continue;
+                }
+                let text = number.to_string();
+                let text = text.strip_suffix(".0").unwrap_or(&text).replace('.', "");
+                let number = text.parse::<u64>().unwrap_or(u64::MAX).max(1);
+                ensure!(
+                    number <= MAX_COMMON_MULTIPLE,
+                    "multipleOf has too many digits; {MAX_COMMON_MULTIPLE} is the most, without the point"
+                );
+                multiple = multiple / greatest_common_divisor(multiple, number) * number;
+                ensure!(
+                    multiple <= MAX_COMMON_MULTIPLE,
+                    "the numbers at multipleOf have a common multiple above {MAX_COMMON_MULTIPLE}"
+                );
+            }
+        }
+        _ => {}
+    }
+    Ok(multiple)
 }
 
 /// The whole output matches anyway. Anchors anywhere else are left to be refused.
@@ -192,7 +259,8 @@ fn choice(text: &str) -> Result<String> {
     ensure!(!choices.is_empty(), "it has no choices");
     ensure!(choices.len() <= MAX_CHOICES, "it has {} choices; at most {MAX_CHOICES}", choices.len());
     let quoted: Vec<String> = choices.iter().map(|c| serde_json::to_string(c)).collect::<Result<_, _>>()?;
-    Ok(format!("start: {}", quoted.join(" | ")))
+    // A terminal: the lexer tells thousands of them apart more easily than the parser does.
+    Ok(format!("start: CHOICE\nCHOICE: {}", quoted.join(" | ")))
 }
 
 /// Counts brackets outside of quoted text and character classes.

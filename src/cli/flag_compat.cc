@@ -39,10 +39,8 @@ const std::map<std::string_view, std::string_view>& unavailable_flags() {
       {"--override-pooler-config", "give the way of pooling with --pooling-type"},
       {"--pooler-config", "give the way of pooling with --pooling-type"},
       {"--no-enable-chunked-prefill", "long prompts are always run in chunks; see --max-num-batched-tokens"},
-      {"--seed", "a request without a seed gets a random one; give `seed` in the request"},
       {"--tensor-parallel-size", "one process uses the CPUs of one machine; see --threads"},
       {"--tp", "one process uses the CPUs of one machine; see --threads"},
-      {"--stream-interval", "every token is sent as it comes"},
       {"--enable-lora", "this version has no LoRA adapters"},
   };
   return flags;

@@ -92,8 +92,8 @@ void add_engine_flags(CLI::App& app, EngineFlags& flags) {
   add(app, "--task", flags.task, "embed is --runner pooling, generate is --runner generate")
       ->check(CLI::IsMember({"auto", "generate", "embed", "embedding"}));
   add(app, "--pooling-type", flags.pooling_type,
-      "which rows of the last layer make the vector; auto: what the model's files say, else the mean for encoders "
-      "and the last token for others")
+      "which rows of the last layer make the vector; auto: what the model's files say, else the mean for "
+      "encoders and the last token for others")
       ->transform(CLI::IsMember({"auto", "last", "mean", "cls"}, CLI::ignore_case));
   add(app, "--log-level", flags.log_level, "trace, debug, info, warning, error, off")
       ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "off"}));
@@ -115,6 +115,15 @@ void add_serve_flags(CLI::App& app, ServeFlags& flags) {
   add(app, "--reasoning-parser", flags.reasoning_parser,
       "how the model marks its reasoning: auto (from the chat template), none, or a name such as qwen3");
   add_switch(app, "strict-params", flags.strict_params, "unknown request fields are errors");
+  add(app, "--fim-template", flags.fim_template,
+      "how the model is asked to fill a gap, as a text with {prefix} and {suffix} in it; default: by the "
+      "tokens "
+      "that its vocabulary has for that");
+  add(app, "--seed", flags.seed, "makes the seeds of requests without one, by their order; -1: random")
+      ->check(CLI::Range(int64_t{-1}, INT64_MAX));
+  add(app, "--stream-interval", flags.stream_interval,
+      "tokens of a choice that a stream sends together, but for the first and the last")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
   add(app, "--shutdown-timeout", flags.shutdown_timeout_s, "seconds that running requests get after SIGTERM")
       ->check(CLI::Range(0, 86400));
   add(app, "--max-body-bytes", flags.max_body_bytes, "largest request body")->check(CLI::PositiveNumber);

@@ -48,6 +48,9 @@ struct ServeFlags {
   std::string tool_call_parser = "auto";  // a name of choose_output_format(), auto, none
   std::string reasoning_parser = "auto";
   bool strict_params = false;
+  std::string fim_template;     // text with {prefix} and {suffix}; empty: the model's own
+  int64_t seed = -1;            // for requests without one; -1: random
+  int64_t stream_interval = 1;  // tokens
   int shutdown_timeout_s = 30;
   int64_t max_body_bytes = int64_t{32} << 20;
   int io_threads = 1;

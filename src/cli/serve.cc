@@ -142,8 +142,12 @@ Result<void> run_serve(const ServeFlags& flags) {
   metrics.set_cache_config(
       {kKvBlockTokens, runtime->memory().num_blocks, flags.engine.enable_prefix_caching});
 
-  service::Service service(runtime->engine(), runtime->tokenizer(), runtime->take_chat_template(),
-                           service_options(*runtime, names.front(), flags.text_threads), clock);
+  service::ServiceOptions options = service_options(*runtime, names.front(), flags.text_threads);
+  PAGODA_TRY(set_fim_template(*runtime, flags.fim_template, &options));
+  if (flags.seed >= 0) options.seed = static_cast<uint64_t>(flags.seed);
+  options.stream_interval = flags.stream_interval;
+  service::Service service(runtime->engine(), runtime->tokenizer(), runtime->take_chat_template(), options,
+                           clock);
   runtime->engine().start();
   api.set_ready(loaded_model(flags.engine, *runtime, service, names));
   print_start_block(flags, *runtime, names.front(), port,

@@ -38,7 +38,19 @@ service::ServiceOptions service_options(const Runtime& runtime, const std::strin
   options.eos = checkpoint.config.eos;
   options.text_threads = text_threads;
   options.vocab_size = checkpoint.config.vocab_size;
+  const model::FimTokens& fim = checkpoint.fim;
+  const auto own = text::FimTemplate::detect(
+      *runtime.tokenizer(), {fim.prefix, fim.suffix, fim.middle, fim.pad, fim.repo, fim.separator});
+  if (own) options.fim_template = std::make_shared<const text::FimTemplate>(*own);
   return options;
+}
+
+Result<void> set_fim_template(const Runtime& runtime, const std::string& source,
+                              service::ServiceOptions* options) {
+  if (source.empty()) return {};
+  auto parsed = PAGODA_TRY(text::FimTemplate::parse(*runtime.tokenizer(), source));
+  options->fim_template = std::make_shared<const text::FimTemplate>(std::move(parsed));
+  return {};
 }
 
 http::LoadedModel loaded_model(const EngineFlags& flags, const Runtime& runtime, service::Service& service,

@@ -25,6 +25,11 @@ struct ModelFile {
   int64_t modified_ns = 0;  // since 1970
 };
 
+// The control tokens of filling in the middle that a GGUF file names (tokenizer.ggml.fim_*_token_id).
+struct FimTokens {
+  std::optional<TokenId> prefix, suffix, middle, pad, repo, separator;
+};
+
 struct Checkpoint {
   std::string path;
   std::vector<ModelFile> files;  // those with weights
@@ -40,6 +45,7 @@ struct Checkpoint {
   std::string chat_template;          // Jinja source; empty when the model has none
   // As the chat template sees them; empty when absent.
   std::string bos_token, eos_token, pad_token, unk_token;
+  FimTokens fim;
   std::optional<bool> add_bos_token;  // what the file says about adding BOS to plain prompts
   std::unique_ptr<TensorSource> tensors;
 };

@@ -71,7 +71,15 @@ Result<GrammarMatcher> GrammarCompiler::compile(GrammarKind kind, std::string_vi
   }
   pt_matcher* matcher = nullptr;
   const pt_status status = pt_matcher_new(handle_.get(), rust_kind(kind), text.data(), text.size(), &matcher);
-  if (status != PT_OK) return internal::rust_error(status, ErrorKind::kInvalidArgument);
+  if (status != PT_OK) {
+    Error error = internal::rust_error(status, ErrorKind::kInvalidArgument);
+    // "at line(column): " of a text that the caller has not seen.
+    const size_t place = error.message.find("): ");
+    if (kind != GrammarKind::kLark && error.message.starts_with("at ") && place != std::string::npos) {
+      error.message.erase(0, place + 3);
+    }
+    return error;
+  }
   return GrammarMatcher(internal::MatcherHandle(matcher));
 }
 

@@ -76,8 +76,15 @@ Result<std::unique_ptr<ScriptedServer>> ScriptedServer::start(ScriptTable table,
   service_options.eos = {kEos};
   service_options.text_threads = options.text_threads;
   service_options.vocab_size = parts.table->vocab_size();
+  const auto tokenizer = std::make_shared<ScriptedTokenizer>(parts.table, options.add_bos);
+  if (!options.fim_template.empty()) {
+    auto fim = PAGODA_TRY(text::FimTemplate::parse(*tokenizer, options.fim_template));
+    service_options.fim_template = std::make_shared<const text::FimTemplate>(std::move(fim));
+  }
+  if (options.seed >= 0) service_options.seed = static_cast<uint64_t>(options.seed);
+  service_options.stream_interval = options.stream_interval;
   parts.service = std::make_unique<service::Service>(
-      *parts.engine, std::make_shared<ScriptedTokenizer>(parts.table, options.add_bos),
+      *parts.engine, tokenizer,
       std::move(chat_template), service_options, parts.clock);
 
   parts.api = std::make_unique<http::Api>(http::ApiOptions{"0.0.0-scripted", options.strict_params},

@@ -22,6 +22,8 @@ struct ScriptedServerOptions {
   bool stay_loading = false;  // set_ready() is never called
   int max_logprobs = 20;
   size_t max_body_bytes = size_t{32} << 20;
+  std::string fim_template;  // empty: the model can't fill in the middle
+  int64_t seed = -1, stream_interval = 1;
   std::string
       chat_template;  // empty: turns between <|im_start|> and <|im_end|>, role "reject" raises an error
 };

@@ -113,6 +113,8 @@ void Api::register_routes(net::HttpServer& server) {
   server.route("POST", "/v1/responses", on_text_pool(state_, handle_responses));
   register_messages_routes(state_, server);
   register_embedding_routes(state_, server);
+  server.route("POST", "/infill", on_text_pool(state_, handle_infill));
+  server.route("POST", "/generate", on_text_pool(state_, handle_generate));
   server.route("POST", "/tokenize", on_text_pool(state_, handle_tokenize));
   server.route("POST", "/detokenize", on_text_pool(state_, handle_detokenize));
   server.route("POST", "/apply-template", on_text_pool(state_, handle_apply_template));

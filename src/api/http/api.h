@@ -25,7 +25,7 @@ struct ApiOptions {
 
 // What is known once the model is loaded.
 struct LoadedModel {
-  service::Service* service = nullptr;  // must outlive the listener
+  service::Service* service = nullptr;              // must outlive the listener
   service::EmbeddingService* embeddings = nullptr;  // null: the server makes no embeddings; likewise
   std::vector<std::string>
       names;  // that requests may use; answers carry the one that was asked for, or the first

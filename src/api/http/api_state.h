@@ -68,6 +68,11 @@ Result<void> handle_responses(ApiState& state, const net::HttpRequest& request,
 void register_messages_routes(const std::shared_ptr<ApiState>& state, net::HttpServer& server);
 // POST /v1/embeddings, /rerank and /score.
 void register_embedding_routes(const std::shared_ptr<ApiState>& state, net::HttpServer& server);
+// POST /infill and /generate.
+Result<void> handle_infill(ApiState& state, const net::HttpRequest& request,
+                           const std::shared_ptr<net::ResponseWriter>& response);
+Result<void> handle_generate(ApiState& state, const net::HttpRequest& request,
+                             const std::shared_ptr<net::ResponseWriter>& response);
 // POST /tokenize, /detokenize and /apply-template.
 Result<void> handle_tokenize(ApiState& state, const net::HttpRequest& request,
                              const std::shared_ptr<net::ResponseWriter>& response);

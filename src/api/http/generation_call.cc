@@ -1,5 +1,7 @@
 #include "api/http/generation_call.h"
 
+#include <fmt/format.h>
+
 #include <numeric>
 
 #include "api/http/event_mapping.h"
@@ -92,6 +94,9 @@ void GenerationCall::handle(size_t prompt, service::GenerationEvent event) {
 void GenerationCall::handle_prompt(size_t prompt, service::PromptEvent event) {
   parts_[prompt].prompt_tokens = static_cast<int64_t>(event.ids.size());
   parts_[prompt].cached_tokens = event.cached_tokens;
+  fim_cut_.prefix_tokens += event.fim_cut.prefix_tokens;
+  fim_cut_.suffix_tokens += event.fim_cut.suffix_tokens;
+  fim_cut_.files += event.fim_cut.files;
   options_.builder->set_prompt(static_cast<int>(prompt), prompt_info(std::move(event)));
 }
 
@@ -122,9 +127,7 @@ void GenerationCall::fail(const Error& error) {
 void GenerationCall::finish() {
   done_ = true;
   if (!options_.stream) {
-    net::Headers headers = std::move(options_.headers);
-    headers.emplace_back("Content-Type", "application/json");
-    return response_->respond(200, std::move(headers), options_.builder->body(usage()));
+    return response_->respond(200, answer_headers("application/json"), options_.builder->body(usage()));
   }
   begin_stream();
   response_->write(event_text(options_.builder->last_events(usage())));
@@ -133,12 +136,23 @@ void GenerationCall::finish() {
 
 void GenerationCall::begin_stream() {
   if (std::exchange(streaming_, true)) return;
-  net::Headers headers = std::move(options_.headers);
-  headers.emplace_back("Content-Type", "text/event-stream; charset=utf-8");
+  net::Headers headers = answer_headers("text/event-stream; charset=utf-8");
   headers.emplace_back("Cache-Control", "no-cache");
   // nginx would collect events into its own buffer otherwise.
   headers.emplace_back("X-Accel-Buffering", "no");
   response_->begin_stream(200, std::move(headers));
+}
+
+// What had to stay out of a prompt is said, as it changes the answer.
+net::Headers GenerationCall::answer_headers(const char* content_type) {
+  net::Headers headers = std::move(options_.headers);
+  if (fim_cut_.any()) {
+    headers.emplace_back("X-Prompt-Truncated",
+                         fmt::format("prefix={}, suffix={}, files={}", fim_cut_.prefix_tokens,
+                                     fim_cut_.suffix_tokens, fim_cut_.files));
+  }
+  headers.emplace_back("Content-Type", content_type);
+  return headers;
 }
 
 void GenerationCall::cancel_all() {

@@ -56,6 +56,7 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   void fail(const Error& error);
   void finish();
   void begin_stream();
+  net::Headers answer_headers(const char* content_type);
   void cancel_all();
   openai::UsageCounts usage() const;
 
@@ -66,6 +67,7 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   size_t unanswered_ = 0, running_ = 0;
   std::vector<std::pair<size_t, service::GenerationEvent>> early_;  // until every prompt is accepted
   std::optional<Error> refused_;
+  service::FimCut fim_cut_;  // of all prompts
   bool streaming_ = false, done_ = false;
 };
 

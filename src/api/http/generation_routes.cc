@@ -8,10 +8,16 @@
 namespace pagoda::http {
 namespace {
 
-service::Prompt text_or_ids(openai::PromptInput input, bool add_special_tokens) {
+// Every prompt of the request, with what surrounds it.
+service::Prompt prompt_of(openai::CompletionRequest& request, size_t index) {
+  openai::PromptInput& input = request.prompts[index];
+  if (request.suffix) {
+    return service::FimPrompt{
+        std::move(std::get<std::string>(input)), *request.suffix, {}, request.stop_at_suffix};
+  }
   if (auto* text = std::get_if<std::string>(&input))
-    return service::TextPrompt{std::move(*text), add_special_tokens};
-  return std::get<std::vector<TokenId>>(std::move(input));
+    return service::TextPrompt{std::move(*text), request.common.add_special_tokens};
+  return std::move(std::get<std::vector<TokenId>>(input));
 }
 
 }  // namespace
@@ -26,6 +32,12 @@ Result<void> handle_completion(ApiState& state, const net::HttpRequest& request,
 
   service::GenerationRequest prototype = generation_request(fields);
   prototype.prompt_text = wanted.echo;
+  prototype.n = options.best_of = wanted.best_of;
+  if (wanted.best_of > fields.n) {
+    // Their scores choose.
+    prototype.sampling.num_logprobs =
+        prototype.sampling.num_logprobs == -1 ? 0 : prototype.sampling.num_logprobs;
+  }
   if (wanted.echo && fields.logprobs && prototype.prompt_logprobs != sampling::kAllLogprobs) {
     const int both = std::max(prototype.prompt_logprobs, prototype.sampling.num_logprobs);
     prototype.prompt_logprobs =
@@ -33,9 +45,10 @@ Result<void> handle_completion(ApiState& state, const net::HttpRequest& request,
   }
   std::vector<service::GenerationRequest> prompts(wanted.prompts.size(), prototype);
   for (size_t i = 0; i < prompts.size(); ++i) {
-    prompts[i].prompt = text_or_ids(std::move(wanted.prompts[i]), fields.add_special_tokens);
+    prompts[i].prompt = prompt_of(wanted, i);
   }
   CallOptions call = call_options(request, fields);
+  call.n = wanted.best_of;
   call.short_events = call.short_events && !wanted.echo;
   call.builder = openai::make_completion_builder(std::move(options));
   std::make_shared<GenerationCall>(std::move(call), response)->start(state.service(), std::move(prompts));

@@ -62,20 +62,36 @@ std::optional<int> read_logprobs(FieldReader& fields, const ParseOptions& option
   return 1;
 }
 
-void read_best_of(FieldReader& fields, int n) {
-  const auto best_of = fields.integer("best_of", 1, INT32_MAX);
-  if (best_of && *best_of != n) {
-    fields.fail("best_of", fmt::format("best_of is supported only when it equals n: got best_of {} and n {}.",
-                                       *best_of, n));
+int read_best_of(FieldReader& fields, const ParseOptions& options, const CommonFields& common) {
+  const auto best_of = fields.integer("best_of", 1, options.max_n);
+  if (!best_of) return common.n;
+  if (*best_of < common.n) {
+    fields.fail("best_of", fmt::format("best_of is {}, less than n, which is {}.", *best_of, common.n));
   }
+  if (*best_of > common.n && common.stream) {
+    fields.fail("best_of", "best_of must equal n when stream is true: the best are known at the end.");
+  }
+  return static_cast<int>(*best_of);
 }
 
 // A client that sends an empty suffix has nothing after the cursor; that is a plain completion.
-void refuse_suffix(FieldReader& fields) {
-  const auto suffix = fields.string("suffix");
+void read_suffix(FieldReader& fields, CompletionRequest* request) {
+  request->stop_at_suffix = fields.boolean("stop_at_suffix").value_or(true);
+  auto suffix = fields.string("suffix");
   if (!suffix || suffix->empty()) return;
-  fields.fail(make_error(ErrorKind::kUnimplemented,
-                         "Filling in the middle (suffix) is not supported in this version.", "suffix"));
+  if (request->echo) fields.fail("echo", "echo is not available with suffix.");
+  if (request->common.truncate_prompt_tokens != 0) {
+    fields.fail(
+        "truncate_prompt_tokens",
+        "truncate_prompt_tokens is not available with suffix: a prompt that is too long is cut at the far "
+        "ends of prefix and suffix.");
+  }
+  request->suffix = std::move(suffix);
+}
+
+Result<void> check_suffix(const CompletionRequest& request) {
+  if (!request.suffix || std::holds_alternative<std::string>(request.prompts.front())) return {};
+  return wrong_prompt("prompt must be text when there is a suffix, got token ids.");
 }
 
 }  // namespace
@@ -91,8 +107,8 @@ Result<CompletionRequest> parse_completion_request(std::string_view body, const 
   common.logprobs = read_logprobs(fields, options);
   common.add_special_tokens = fields.boolean("add_special_tokens").value_or(true);
   request.echo = fields.boolean("echo").value_or(false);
-  read_best_of(fields, common.n);
-  refuse_suffix(fields);
+  request.best_of = read_best_of(fields, options, common);
+  read_suffix(fields, &request);
   auto prompts = read_prompts(fields.value("prompt"), options);
   if (prompts) {
     request.prompts = std::move(*prompts);
@@ -100,7 +116,10 @@ Result<CompletionRequest> parse_completion_request(std::string_view body, const 
     fields.fail(std::move(prompts).error());
   }
   PAGODA_TRY(finish_fields(fields, options, &common.unknown_fields));
-  PAGODA_TRY(check_fan_out(common, request.prompts.size()));
+  PAGODA_TRY(check_suffix(request));
+  CommonFields generated = common;
+  generated.n = request.best_of;
+  PAGODA_TRY(check_fan_out(generated, request.prompts.size()));
   return request;
 }
 

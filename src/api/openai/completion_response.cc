@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "api/openai/logprobs_json.h"
@@ -12,10 +13,12 @@ constexpr const char* kObject = "text_completion";
 class CompletionBuilder final : public ChunkBuilder {
  public:
   explicit CompletionBuilder(ResponseOptions options)
-      : ChunkBuilder(options.include_usage), options_(std::move(options)), prompts_(static_cast<size_t>(options_.num_prompts)) {
+      : ChunkBuilder(options.include_usage),
+        options_(std::move(options)),
+        prompts_(static_cast<size_t>(options_.num_prompts)) {
     const bool with_top = options_.logprobs.value_or(0) != 0;
-    choices_.assign(static_cast<size_t>(options_.num_prompts) * static_cast<size_t>(options_.n),
-                    Choice(with_top));
+    generated_ = static_cast<size_t>(std::max(options_.n, options_.best_of));
+    choices_.assign(static_cast<size_t>(options_.num_prompts) * generated_, Choice(with_top));
   }
 
   void set_prompt(int prompt, PromptInfo info) override {
@@ -26,6 +29,8 @@ class CompletionBuilder final : public ChunkBuilder {
     Choice& choice = start(&delta);
     choice.text += delta.text;
     choice.ids.insert(choice.ids.end(), delta.ids.begin(), delta.ids.end());
+    for (const ScoredToken& scored : delta.scores) choice.sum += scored.token.logprob;
+    choice.num_scores += delta.scores.size();
     if (options_.logprobs) choice.logprobs.add(delta.scores);
     if (delta.finish != Finish::kNone) {
       choice.finish = finish_json(delta.finish);
@@ -35,9 +40,9 @@ class CompletionBuilder final : public ChunkBuilder {
 
   std::string body(const UsageCounts& usage) override {
     Json list = Json::array();
-    for (size_t i = 0; i < choices_.size(); ++i) {
+    for (const size_t i : answered()) {
       Choice& choice = choices_[i];
-      Json entry = {{"index", i},
+      Json entry = {{"index", list.size()},
                     {"text", choice.text},
                     {"logprobs", options_.logprobs ? choice.logprobs.take() : Json(nullptr)},
                     {"finish_reason", choice.finish},
@@ -89,10 +94,28 @@ class CompletionBuilder final : public ChunkBuilder {
     CompletionLogprobs logprobs;
     Json finish, stop_reason;
     bool started = false;
+    double sum = 0.0;  // of logprobs
+    size_t num_scores = 0;
+
+    double mean() const { return num_scores == 0 ? 0.0 : sum / static_cast<double>(num_scores); }
   };
 
-  const PromptInfo& prompt_of(size_t choice) const {
-    return prompts_[choice / static_cast<size_t>(options_.n)];
+  const PromptInfo& prompt_of(size_t choice) const { return prompts_[choice / generated_]; }
+
+  // The choices of the answer in order: all, or those of each prompt that are likeliest per token.
+  std::vector<size_t> answered() const {
+    std::vector<size_t> order(choices_.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    const auto n = static_cast<size_t>(options_.n);
+    if (generated_ == n) return order;
+    std::vector<size_t> best;
+    for (size_t start = 0; start < order.size(); start += generated_) {
+      const auto first = order.begin() + static_cast<std::ptrdiff_t>(start);
+      std::stable_sort(first, first + static_cast<std::ptrdiff_t>(generated_),
+                       [&](size_t a, size_t b) { return choices_[a].mean() > choices_[b].mean(); });
+      best.insert(best.end(), first, first + static_cast<std::ptrdiff_t>(n));
+    }
+    return best;
   }
 
   // Puts the echoed prompt in front of the choice's first delta.
@@ -109,6 +132,7 @@ class CompletionBuilder final : public ChunkBuilder {
 
   ResponseOptions options_;
   std::vector<PromptInfo> prompts_;
+  size_t generated_ = 1;  // choices of each prompt, answered or not
   std::vector<Choice> choices_;
 };
 

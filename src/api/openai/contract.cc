@@ -47,8 +47,8 @@ constexpr ContractField kSamplingFields[] = {
 
 constexpr ContractField kCallFields[] = {
     {"stream", R"({"type":"boolean"})", "false", "Answers with server-sent events."},
-    {"truncate_prompt_tokens", R"({"type":"integer","minimum":1})", "off",
-     "Keeps only this many tokens at the end of the prompt."},
+    {"truncate_prompt_tokens", R"({"type":"integer","minimum":-1,"not":{"const":0}})", "off",
+     "Keeps only this many tokens at the end of the prompt; -1 what fits the context. Not with suffix."},
     {"priority", R"({"type":"integer","minimum":-2147483648,"maximum":2147483647})", "0",
      "Lower goes first, with --scheduling-policy priority."},
     {"cache_salt", R"({"type":"string","minLength":1,"maxLength":256})", "",
@@ -101,13 +101,50 @@ constexpr ContractField kCompletionFields[] = {
      R"({"type":"array","minItems":1,"items":{"type":"array","minItems":1,)"
      R"("items":{"type":"integer","minimum":0}}}]})",
      "required", "Text or token ids; a list gives n choices for each."},
-    {"suffix", R"({"type":"string"})", "", "The text behind the gap that the model fills."},
+    {"suffix", R"({"type":"string"})", "",
+     "The text behind the gap that the model fills; prompt must be text. What the context can't hold is cut at the "
+     "far ends, and the header X-Prompt-Truncated says so. A model that knows no gaps: 501."},
+    {"stop_at_suffix", R"({"type":"boolean"})", "true",
+     "The output ends before it repeats the first line of the suffix."},
     {"max_tokens", R"({"type":"integer","minimum":0})", "16", "0 with echo scores the prompt alone."},
     {"logprobs", R"({"type":["integer","boolean"],"minimum":-1})", "off",
      "Scores with this many alternatives a token, at most 20; true means 1."},
     {"echo", R"({"type":"boolean"})", "false", "The text starts with the prompt."},
-    {"best_of", R"({"type":"integer","minimum":1})", "n", "Must equal n."},
+    {"best_of", R"({"type":"integer","minimum":1})", "n",
+     "Choices to generate, at least n; the n with the best mean logprob are answered. Not with stream."},
     {"add_special_tokens", R"({"type":"boolean"})", "true", "A prompt of text gets the model's BOS token."},
+};
+
+constexpr ContractField kInfillFields[] = {
+    {"input_prefix", R"({"type":"string"})", "required", "The text before the cursor."},
+    {"input_suffix", R"({"type":"string"})", "required", "The text behind it."},
+    {"prompt", R"({"type":"string"})", "", "More text before the cursor: the start of its line."},
+    {"input_extra", R"({"type":"array","maxItems":1024,"items":{"type":"object","required":["text"],)"
+                    R"("properties":{"text":{"type":"string"},"filename":{"type":["string","null"]},)"
+                    R"("name":{"type":["string","null"]}}}})",
+     "none", "Other files; the earliest are left out first when the context is short."},
+    {"n_predict", R"({"type":"integer","minimum":-2})", "-1", "Tokens of the output; -1 and -2 set no limit."},
+    {"repeat_penalty", R"({"type":"number","exclusiveMinimum":0,"maximum":1000000})", "",
+     "llama-server's name of repetition_penalty."},
+    {"stop_at_suffix", R"({"type":"boolean"})", "true",
+     "The output ends before it repeats the first line of the suffix."},
+    {"return_tokens", R"({"type":"boolean"})", "false", "Adds the ids of the output."},
+    {"response_fields", R"({"type":"array","maxItems":64,"items":{"type":"string"}})", "all",
+     "Fields of the answer that are wanted, as timings/prompt_n."},
+    {"cache_prompt", "{}", "", "Accepted: prefixes are cached anyway."},
+    {"id_slot", "{}", "", "Accepted, has no effect."},
+    {"n_cache_reuse", "{}", "", "Accepted, has no effect."},
+    {"n_keep", "{}", "", "Accepted, has no effect."},
+    {"n_indent", "{}", "", "Accepted, has no effect."},
+    {"samplers", "{}", "", "Accepted, has no effect."},
+    {"t_max_prompt_ms", "{}", "", "Accepted, has no effect."},
+    {"t_max_predict_ms", "{}", "", "Accepted, has no effect."},
+};
+
+constexpr ContractField kGenerateFields[] = {
+    {"prompt", R"({"type":"string"})", "required", "The text that is continued."},
+    {"max_tokens", R"({"type":"integer","minimum":0})", "16", "Tokens of the output."},
+    {"add_special_tokens", R"({"type":"boolean"})", "true", "The prompt gets the model's BOS token."},
 };
 
 constexpr ContractField kMessageListField[] = {
@@ -284,6 +321,8 @@ constexpr FieldGroup kCall{"The call", kCallFields};
 constexpr FieldGroup kGrammar{"Structured output", kGrammarFields};
 constexpr FieldGroup kGeneration{"Completions and chat", kGenerationFields};
 constexpr FieldGroup kCompletion{"Completions", kCompletionFields};
+constexpr FieldGroup kInfill{"Infill", kInfillFields};
+constexpr FieldGroup kGenerate{"Generate", kGenerateFields};
 constexpr FieldGroup kMessageList{"Messages", kMessageListField};
 constexpr FieldGroup kTemplate{"Chat template", kTemplateFields};
 constexpr FieldGroup kEffort{"Reasoning", kEffortField};
@@ -302,8 +341,11 @@ using Groups = const FieldGroup* const;
 constexpr Groups kAllGroups[] = {&kModel,      &kSampling,  &kCall,        &kGrammar,    &kGeneration,
                                  &kCompletion, &kChat,      &kMessageList, &kTemplate,   &kEffort,
                                  &kResponses,  &kMessages,  &kTokenize,    &kDetokenize, &kRefused,
-                                 &kPooling,    &kEmbedding, &kRerank,      &kScore, &kParts};
+                                 &kPooling,    &kEmbedding, &kRerank,      &kScore,      &kInfill,
+                                 &kGenerate, &kParts};
 constexpr Groups kOfCompletions[] = {&kModel, &kCompletion, &kSampling, &kCall, &kGrammar, &kGeneration};
+constexpr Groups kOfInfill[] = {&kModel, &kInfill, &kSampling, &kCall, &kGrammar, &kGeneration};
+constexpr Groups kOfGenerate[] = {&kModel, &kGenerate, &kSampling, &kCall, &kGrammar, &kGeneration};
 constexpr Groups kOfChat[] = {&kModel,   &kMessageList, &kChat,     &kSampling, &kCall,
                               &kGrammar, &kGeneration,  &kTemplate, &kEffort,   &kParts};
 constexpr Groups kOfResponses[] = {&kModel, &kResponses, &kSampling, &kCall, &kGrammar, &kTemplate, &kParts};
@@ -319,6 +361,7 @@ constexpr Groups kOfScore[] = {&kModel, &kScore, &kPooling};
 
 using Names = const char* const;
 constexpr Names kNeedsPrompt[] = {"prompt"};
+constexpr Names kNeedsSides[] = {"input_prefix", "input_suffix"};
 constexpr Names kNeedsMessages[] = {"messages"};
 constexpr Names kNeedsInput[] = {"input"};
 constexpr Names kNeedsDocuments[] = {"query", "documents"};
@@ -359,6 +402,10 @@ constexpr std::array kRoutes = {
     with_error(post("/v1/messages/count_tokens", "Tokens of an Anthropic request", kOfMessages,
                     kNeedsMessages, "CountedTokens"),
                "MessagesError"),
+    streaming(post("/infill", "Fills the gap between two texts, as llama-server; n is 1", kOfInfill, kNeedsSides,
+                   "Infill")),
+    streaming(post("/generate", "Continues a text, in the simplest shape; n is 1", kOfGenerate, kNeedsPrompt,
+                   "Generated")),
     post("/tokenize", "Text or messages to token ids", kOfTokenize, {}, "Tokens"),
     post("/detokenize", "Token ids to text", kOfDetokenize, kNeedsTokens, "Prompt"),
     post("/apply-template", "Messages to the prompt", kOfTemplate, kNeedsMessages, "Prompt"),
@@ -382,8 +429,6 @@ constexpr std::array kRoutes = {
 };
 
 constexpr MissingPart kMissing[] = {
-    {"/infill", "llama-server's fill-in-the-middle route"},
-    {"/generate", "the simple shape of a minimal service"},
     {"/v1/files", "files of batches"},
     {"/v1/batches", "batches at idle priority; `pagoda batch` runs a file of requests"},
     {"/v1/ws", "WebSocket"},

@@ -13,10 +13,6 @@ double finite(double logprob) {
   return logprob;
 }
 
-bool continues_code_point(char c) {
-  return (static_cast<unsigned char>(c) & 0xC0u) == 0x80u;
-}
-
 Json byte_list(const std::string& bytes) {
   Json list = Json::array();
   for (const char c : bytes) list.push_back(static_cast<unsigned char>(c));
@@ -67,11 +63,32 @@ Json chat_logprobs(const std::vector<ScoredToken>& scores) {
 }
 
 void CompletionLogprobs::add_token(const TokenLogprob& token) {
-  const bool inside = !token.bytes.empty() && continues_code_point(token.bytes.front()) && code_points_ > 0;
+  const auto first = static_cast<unsigned char>(token.bytes.empty() ? 0 : token.bytes.front());
+  const bool inside = missing_ > 0 && first >= next_min_ && first <= next_max_;
   text_offset_.push_back(inside ? code_points_ - 1 : code_points_);
   tokens_.push_back(token_key(token.bytes));
-  code_points_ +=
-      std::count_if(token.bytes.begin(), token.bytes.end(), [](char c) { return !continues_code_point(c); });
+  for (const char c : token.bytes) count_byte(static_cast<unsigned char>(c));
+}
+
+// As the text is made: a sequence that breaks off is one U+FFFD, a byte that begins none is another.
+void CompletionLogprobs::count_byte(unsigned char byte) {
+  const bool continues = missing_ > 0 && byte >= next_min_ && byte <= next_max_;
+  next_min_ = 0x80;
+  next_max_ = 0xBF;
+  if (continues) {
+    --missing_;
+    return;
+  }
+  ++code_points_;
+  missing_ = byte >= 0xC2 && byte <= 0xDF   ? 1
+             : byte >= 0xE0 && byte <= 0xEF ? 2
+             : byte >= 0xF0 && byte <= 0xF4 ? 3
+                                            : 0;
+  // Overlong forms, surrogates and numbers above U+10FFFF.
+  if (byte == 0xE0) next_min_ = 0xA0;
+  if (byte == 0xED) next_max_ = 0x9F;
+  if (byte == 0xF0) next_min_ = 0x90;
+  if (byte == 0xF4) next_max_ = 0x8F;
 }
 
 void CompletionLogprobs::add(const std::vector<ScoredToken>& scores) {

@@ -32,9 +32,12 @@ class CompletionLogprobs {
 
  private:
   void add_token(const TokenLogprob& token);
+  void count_byte(unsigned char byte);
 
   bool with_top_;
-  int64_t code_points_ = 0;  // that began in the tokens so far
+  int64_t code_points_ = 0;  // that began in the tokens so far, U+FFFD for bytes that are no text included
+  int missing_ = 0;          // bytes that the last one still lacks
+  unsigned char next_min_ = 0x80, next_max_ = 0xBF;  // the next of them
   Json tokens_ = Json::array(), token_logprobs_ = Json::array();
   Json top_logprobs_ = Json::array(), text_offset_ = Json::array();
 };

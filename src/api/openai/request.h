@@ -80,7 +80,7 @@ struct CommonFields {
   bool add_special_tokens = true, skip_special_tokens = true;
   std::vector<TokenId> shown_special_tokens;  // not skipped: markup that the output parser needs
   bool return_token_ids = false;
-  int64_t truncate_prompt_tokens = 0;  // 0 = off
+  int64_t truncate_prompt_tokens = 0;  // 0 = off, -1 = what fits the context
   int priority = 0;
   std::string cache_salt, user, request_id;
   std::optional<std::chrono::milliseconds> timeout;
@@ -94,6 +94,9 @@ struct CompletionRequest {
   CommonFields common;
   std::vector<PromptInput> prompts;  // one or more
   bool echo = false;
+  int best_of = 1;                    // choices to generate for each prompt; the n best are answered
+  std::optional<std::string> suffix;  // the prompts are what comes before the gap
+  bool stop_at_suffix = true;         // the output must not repeat the suffix's first line
 };
 
 struct ChatRequest {

@@ -34,6 +34,7 @@ struct PromptInfo {
   std::string text;  // for echo
   std::vector<TokenId> ids;
   std::vector<ScoredToken> scores;  // when asked for: one per id, the first without a token
+  bool truncated = false;           // a part of what the client sent did not fit
 };
 
 enum class Finish : uint8_t { kNone, kStop, kLength };
@@ -52,7 +53,8 @@ struct ResponseOptions {
   std::string id;       // the same in every chunk
   int64_t created = 0;  // Unix seconds
   std::string model;
-  int n = 1;  // choices of each prompt
+  int n = 1;        // choices of each prompt
+  int best_of = 0;  // completions: more than n, if so many are generated and the n best answered
   int num_prompts = 1;
   std::optional<int> logprobs;  // as in CommonFields
   std::optional<int> prompt_logprobs;

@@ -183,6 +183,24 @@ Result<void> check_length(const GgufFile& file, std::string_view key,
                       file.find(key)->offset, list->size(), tokens);
 }
 
+// The names without "fim_" are those of older files.
+Result<FimTokens> read_fim_tokens(const GgufFile& file, size_t vocabulary) {
+  FimTokens fim;
+  struct Key {
+    std::optional<TokenId>* token;
+    const char *name, *old_name;
+  };
+  const Key keys[] = {{&fim.prefix, "fim_pre", "prefix"}, {&fim.suffix, "fim_suf", "suffix"},
+                      {&fim.middle, "fim_mid", "middle"}, {&fim.pad, "fim_pad", ""},
+                      {&fim.repo, "fim_rep", ""},         {&fim.separator, "fim_sep", ""}};
+  for (const Key& key : keys) {
+    auto id = PAGODA_TRY(token_id(file, key.name, vocabulary));
+    if (!id && *key.old_name != '\0') id = PAGODA_TRY(token_id(file, key.old_name, vocabulary));
+    if (id) *key.token = TokenId{static_cast<int32_t>(*id)};
+  }
+  return fim;
+}
+
 }  // namespace
 
 Result<Architecture> gguf_architecture(const GgufFile& file) {
@@ -297,6 +315,7 @@ Result<void> read_gguf_special_tokens(const GgufFile& file, const GgufVocabulary
   checkpoint.unk_token = text(vocabulary.unk_id);
   checkpoint.pad_token = text(PAGODA_TRY(token_id(file, "padding", tokens.size())));
   checkpoint.add_bos_token = vocabulary.add_bos;
+  checkpoint.fim = PAGODA_TRY(read_fim_tokens(file, tokens.size()));
   if (vocabulary.eos_id) add_eos(checkpoint, *vocabulary.eos_id);
   for (const std::string_view kind : {"eot", "eom"}) {
     const auto id = PAGODA_TRY(token_id(file, kind, tokens.size()));

@@ -113,7 +113,19 @@ TEST(Grammar, DeepAndExplosiveTextsDoNoHarm) {
   for (int i = 0; i < 500; ++i) {
     properties += (i > 0 ? ",\"p" : "\"p") + std::to_string(i) + R"(":{"type":"integer"})";
   }
-  error_of(GrammarKind::kJsonSchema, R"({"type":"object","properties":{)" + properties + "}}");
+  const std::string wide =
+      R"({"type":"object","additionalProperties":false,"properties":{)" + properties + "}}";
+  EXPECT_TRUE(accepts(GrammarKind::kJsonSchema, wide, R"({"p3":1,"p499":2})"));
+  std::string choices;
+  for (int i = 0; i < 4096; ++i) choices += (i > 0 ? ",\"number " : "[\"number ") + std::to_string(i) + '"';
+  EXPECT_TRUE(accepts(GrammarKind::kChoice, choices + "]", "number 4095"));
+  for (const std::string number : {"9999991", "0.000001234567", "1e300"}) {
+    EXPECT_NE(error_of(GrammarKind::kJsonSchema, R"({"type":"number","multipleOf":)" + number + "}"), "")
+        << number;
+  }
+  const std::string coprime = R"({"allOf":[{"multipleOf":9973},{"multipleOf":9967}]})";
+  EXPECT_NE(error_of(GrammarKind::kJsonSchema, coprime), "");
+  EXPECT_TRUE(accepts(GrammarKind::kJsonSchema, R"({"type":"number","multipleOf":0.25})", "1.75"));
   EXPECT_TRUE(accepts(GrammarKind::kChoice, R"(["still"])", "still"));
 }
 

@@ -13,6 +13,8 @@
 
 #include "api/openai/embedding_request.h"
 #include "api/openai/field_reader.h"
+#include "api/openai/generate_request.h"
+#include "api/openai/infill_request.h"
 #include "api/openai/messages_request.h"
 #include "api/openai/responses_request.h"
 #include "api/openai/tests/request_fixture.h"
@@ -83,6 +85,8 @@ std::vector<ParsedRoute> parsed_routes() {
                   options + "}"}},
       {"/v1/messages", ignoring(parse_messages_request), {"{}", messages_full}},
       {"/v1/messages/count_tokens", ignoring(parse_count_tokens_request), {"{}", messages_full}},
+      {"/infill", ignoring(parse_infill_request), {"{}", "{" + options + "}"}},
+      {"/generate", ignoring(parse_generate_request), {"{}", "{" + options + "}"}},
       {"/v1/embeddings", ignoring(parse_embedding_request), {"{}"}},
       {"/embeddings", ignoring(parse_embedding_request), {"{}"}},
       {"/rerank", ignoring(parse_rerank_request), {"{}"}},

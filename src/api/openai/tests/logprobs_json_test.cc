@@ -56,6 +56,14 @@ TEST(CompletionLogprobs, OffsetsCountCodePoints) {
   EXPECT_EQ(dump_json(logprobs.take()["text_offset"]), "[3]");
 }
 
+TEST(CompletionLogprobs, OffsetsOfBytesThatAreNoText) {
+  CompletionLogprobs logprobs(false);
+  // The text is U+FFFD h U+FFFD A U+FFFD U+FFFD U+FFFD U+1F600 x.
+  for (const char* piece : {"\x80", "h", "\xe2\x82", "A", "\xed", "\xa0\x80", "\xf0\x9f", "\x98\x80x", "y"})
+    logprobs.add({{token(1, piece, -1), 1, {}}});
+  EXPECT_EQ(dump_json(logprobs.take()["text_offset"]), "[0,1,2,3,4,5,7,7,9]");
+}
+
 TEST(PromptLogprobs, ShapeOfVllm) {
   const Json json = prompt_logprobs({{token(1, "a", 0), 0, {}}, {token(2, "b", -2), 5, {token(3, "c", -1)}}});
   EXPECT_EQ(dump_json(json),
