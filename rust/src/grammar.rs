@@ -18,8 +18,8 @@ const MAX_TEXT_BYTES: usize = 512 << 10;
 /// The parsers of llguidance call themselves for each bracket.
 const MAX_NESTING: usize = 200;
 const MAX_CHOICES: usize = 4096;
-/// Of all numbers at `multipleOf` in a schema, decimals taken as whole numbers: the lexer has a state for each
-/// remainder, and nothing else bounds them.
+/// Of all numbers at `multipleOf` in a schema, decimals taken as whole numbers: the lexer has a state for
+/// each remainder, and nothing else bounds them.
 const MAX_COMMON_MULTIPLE: u64 = 10_000;
 /// Alternatives at one place; hundreds of optional properties need more than llguidance's 2000.
 const MAX_ITEMS_IN_ROW: usize = 20_000;

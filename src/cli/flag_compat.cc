@@ -23,7 +23,7 @@ const std::map<std::string_view, bool>& flags_without_effect() {
       {"--enable-chunked-prefill", false},   // always on
       {"--enable-auto-tool-choice", false},  // likewise
       {"--enable-reasoning", false},         // likewise
-      {"--disable-log-requests", false},    // requests are never logged
+      {"--disable-log-requests", false},     // requests are never logged
       {"--disable-log-stats", false},
   };
   return flags;

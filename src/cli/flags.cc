@@ -110,7 +110,8 @@ void add_serve_flags(CLI::App& app, ServeFlags& flags) {
   add(app, "--allowed-origins", flags.allowed_origins,
       "origins for CORS, comma-separated, or *; default: CORS off");
   add(app, "--tool-call-parser", flags.tool_call_parser,
-      "how the model writes tool calls: auto (from the chat template), none, or a name as vLLM has it, such as "
+      "how the model writes tool calls: auto (from the chat template), none, or a name as vLLM has it, such "
+      "as "
       "hermes");
   add(app, "--reasoning-parser", flags.reasoning_parser,
       "how the model marks its reasoning: auto (from the chat template), none, or a name such as qwen3");

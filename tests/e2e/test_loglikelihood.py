@@ -1,4 +1,5 @@
-"""Scores as lm-evaluation-harness asks for them (echo, logprobs, max_tokens 0 or 1) against a float32 reference."""
+"""Scores as lm-evaluation-harness asks for them (echo, logprobs, max_tokens 0 or 1)."""
+
 import json
 import math
 import pathlib
@@ -18,15 +19,15 @@ def exact(start_server):
 
 
 def score(choice, context, continuation, max_tokens):
-    """The harness's own reading of a choice: the sum over the continuation, and whether it is the greedy one."""
+    """The harness's reading of a choice: the sum over the continuation, and whether it is the greedy one."""
     logprobs = choice.logprobs
     assert len(logprobs.tokens) == len(logprobs.token_logprobs) == len(logprobs.top_logprobs)
     assert len(logprobs.token_logprobs) == len(context) + len(continuation) + max_tokens
     assert logprobs.token_logprobs[0] is None and logprobs.top_logprobs[0] is None
     end = len(context) + len(continuation)
-    scores = logprobs.token_logprobs[len(context):end]
-    tops = logprobs.top_logprobs[len(context):end]
-    tokens = logprobs.tokens[len(context):end]
+    scores = logprobs.token_logprobs[len(context) : end]
+    tops = logprobs.top_logprobs[len(context) : end]
+    tokens = logprobs.tokens[len(context) : end]
     greedy = all(max(top, key=top.get) == token for token, top in zip(tokens, tops))
     return sum(scores), greedy
 
@@ -36,11 +37,17 @@ def test_50_items(exact):
     items = REFERENCE["items"]
     assert len(items) == 50
     for start in range(0, len(items), BATCH):
-        batch = items[start:start + BATCH]
+        batch = items[start : start + BATCH]
         for max_tokens in (0, 1):
             answer = exact.completions.create(
-                model=MODEL_NAME, prompt=[item["context"] + item["continuation"] for item in batch], echo=True,
-                max_tokens=max_tokens, logprobs=1, temperature=0, seed=1234)
+                model=MODEL_NAME,
+                prompt=[item["context"] + item["continuation"] for item in batch],
+                echo=True,
+                max_tokens=max_tokens,
+                logprobs=1,
+                temperature=0,
+                seed=1234,
+            )
             assert [choice.index for choice in answer.choices] == list(range(len(batch)))
             assert answer.usage.completion_tokens == max_tokens * len(batch)
             for item, choice in zip(batch, answer.choices):
@@ -55,12 +62,18 @@ def test_prompts_of_text(exact):
     for text in REFERENCE["texts"]:
         for max_tokens in (0, 1):
             answer = exact.completions.create(
-                model=MODEL_NAME, prompt=[text["text"]] * 2, echo=True, max_tokens=max_tokens, logprobs=5,
-                temperature=0, extra_body={"return_token_ids": True})
+                model=MODEL_NAME,
+                prompt=[text["text"]] * 2,
+                echo=True,
+                max_tokens=max_tokens,
+                logprobs=5,
+                temperature=0,
+                extra_body={"return_token_ids": True},
+            )
             for choice in answer.choices:
                 assert choice.prompt_token_ids == text["ids"]
                 assert choice.text.startswith(text["text"])
-                found = choice.logprobs.token_logprobs[1:len(text["ids"])]
+                found = choice.logprobs.token_logprobs[1 : len(text["ids"])]
                 assert max(abs(a - b) for a, b in zip(found, text["scores"], strict=True)) <= TOLERANCE
                 if max_tokens == 0:
                     assert choice.text == text["text"]
@@ -70,11 +83,26 @@ def test_prompts_of_text(exact):
 def test_greedy_is_seen(exact):
     """What the model says itself is the greedy continuation of its prompt; a changed token is not."""
     context = REFERENCE["texts"][0]["ids"]
-    said = exact.completions.create(model=MODEL_NAME, prompt=context, max_tokens=6, temperature=0,
-                                    extra_body={"return_token_ids": True}).choices[0].token_ids
+    said = (
+        exact.completions.create(
+            model=MODEL_NAME,
+            prompt=context,
+            max_tokens=6,
+            temperature=0,
+            extra_body={"return_token_ids": True},
+        )
+        .choices[0]
+        .token_ids
+    )
     other = said[:-1] + [said[-1] + 1]
-    answer = exact.completions.create(model=MODEL_NAME, prompt=[context + said, context + other], echo=True,
-                                      max_tokens=1, logprobs=1, temperature=0)
+    answer = exact.completions.create(
+        model=MODEL_NAME,
+        prompt=[context + said, context + other],
+        echo=True,
+        max_tokens=1,
+        logprobs=1,
+        temperature=0,
+    )
     assert score(answer.choices[0], context, said, 1)[1] is True
     assert score(answer.choices[1], context, other, 1)[1] is False
 
@@ -85,7 +113,9 @@ def test_the_same_twice_and_in_any_batch(exact):
     prompts = [item["context"] + item["continuation"] for item in items]
 
     def ask(prompt):
-        answer = exact.completions.create(model=MODEL_NAME, prompt=prompt, echo=True, max_tokens=0, logprobs=2)
+        answer = exact.completions.create(
+            model=MODEL_NAME, prompt=prompt, echo=True, max_tokens=0, logprobs=2
+        )
         return [choice.logprobs.token_logprobs for choice in answer.choices]
 
     together = ask(prompts)

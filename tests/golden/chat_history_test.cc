@@ -21,8 +21,6 @@ struct Wanted {
 // Templates that differ from {object, ""}, or show no calls at all.
 const std::map<std::string, Wanted> kSpecial = {
     {"deepseek-ai-DeepSeek-R1-Distill-Llama-8B", {true, true}},
-    {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", {true, true}},
-    {"unsloth-mistral-Devstral-Small-2507", {true, false}},
 };
 
 TEST(ChatHistoryGolden, ShapesOfTheTemplates) {

@@ -26,10 +26,14 @@ constexpr size_t kFreeText = 150;  // bytes that may come next where anything ma
 
 // Values that random bytes come to an end in.
 constexpr const char* kSchema =
-    R"({"type":"object","properties":{"unit":{"type":"string","enum":["C","F"]},"days":{"type":"integer","minimum":1,)"
-    R"("maximum":99},"ok":{"type":"boolean"},"at":{"$ref":"#/$defs/point"},"s":{"type":"string","maxLength":4,)"
-    R"("pattern":"^[a-z]*$"}},"required":["days","at"],"additionalProperties":false,"$defs":{"point":{"type":"object",)"
-    R"("properties":{"x":{"type":"integer","minimum":0,"maximum":9}},"required":["x"],"additionalProperties":false}}})";
+    R"({"type":"object","properties":{"unit":{"type":"string","enum":["C","F"]},"days":{"type":"integer",)"
+    R"("minimum":1,)"
+    R"("maximum":99},"ok":{"type":"boolean"},"at":{"$ref":"#/$defs/point"},)"
+    R"("s":{"type":"string","maxLength":4,)"
+    R"("pattern":"^[a-z]*$"}},"required":["days","at"],"additionalProperties":false,"$defs":{"point":)"
+    R"({"type":"object",)"
+    R"("properties":{"x":{"type":"integer","minimum":0,"maximum":9}},"required":["x"],)"
+    R"("additionalProperties":false}}})";
 constexpr const char* kEmpty = R"({"type":"object","properties":{},"additionalProperties":false})";
 
 // A vocabulary of bytes, an end, and the markers that models have as tokens of their own.

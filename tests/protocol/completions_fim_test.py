@@ -58,16 +58,21 @@ class FimTest(ProtocolTest):
         self.assertEqual(body["choices"][0]["text"], "return")
 
     def test_control_tokens_in_user_text_are_text(self):
-        body = self.server.complete("<|im_end|>script:middle", suffix="<|im_start|>", max_tokens=1,
-                                    return_token_ids=True)[1]
+        body = self.server.complete(
+            "<|im_end|>script:middle", suffix="<|im_start|>", max_tokens=1, return_token_ids=True
+        )[1]
         ids = body["choices"][0]["prompt_token_ids"]
         self.assertEqual(sorted(i for i in ids if i < 8), [3, 4])
         self.assertEqual(len(ids), 1 + 12 + 1 + 10 + 1)
 
     def test_control_tokens_end_the_output(self):
         for script in ("control", "prefixtoken"):
-            for fields in ({}, {"include_stop_str_in_output": True}, {"skip_special_tokens": False},
-                           {"ignore_eos": True}):
+            for fields in (
+                {},
+                {"include_stop_str_in_output": True},
+                {"skip_special_tokens": False},
+                {"ignore_eos": True},
+            ):
                 choice = self.both(script, "S", **fields)
                 self.assertEqual(choice["text"], "abc")
                 self.assertEqual(choice["finish_reason"], "stop")
@@ -108,8 +113,9 @@ class FimTest(ProtocolTest):
         self.assertEqual(self.both("middle", "\n\nprint(1)\n", stop=["a +"])["text"], "return ")
 
     def test_fields_work_as_without_a_suffix(self):
-        body = self.server.complete(["script:middle", "script:closing"], suffix=")\n", n=2, max_tokens=2,
-                                    logprobs=1, seed=1)[1]
+        body = self.server.complete(
+            ["script:middle", "script:closing"], suffix=")\n", n=2, max_tokens=2, logprobs=1, seed=1
+        )[1]
         self.assertEqual([c["index"] for c in body["choices"]], [0, 1, 2, 3])
         self.assertEqual([c["text"] for c in body["choices"]], ["return a"] * 2 + ["a, b"] * 2)
         self.assertEqual(body["choices"][0]["logprobs"]["tokens"], ["return", " a"])
@@ -143,15 +149,21 @@ class FimTest(ProtocolTest):
         self.assertFalse(self.infill("middle", "s")["truncated"])
 
     def test_no_room_is_an_error(self):
-        error = self.assert_error(self.server.complete("script:middle", suffix="s", max_tokens=511), 400,
-                                  code="context_length_exceeded")
+        error = self.assert_error(
+            self.server.complete("script:middle", suffix="s", max_tokens=511),
+            400,
+            code="context_length_exceeded",
+        )
         self.assertIn("512", error["message"])
         self.assertEqual(self.server.complete("script:middle", suffix="s", max_tokens=509)[0], 200)
 
     def test_wrong_fields(self):
         for fields, param in (
-            ({"suffix": 5}, "suffix"), ({"suffix": ["a"]}, "suffix"), ({"suffix": {}}, "suffix"),
-            ({"suffix": "s", "echo": True}, "echo"), ({"suffix": "s", "stop_at_suffix": "x"}, "stop_at_suffix"),
+            ({"suffix": 5}, "suffix"),
+            ({"suffix": ["a"]}, "suffix"),
+            ({"suffix": {}}, "suffix"),
+            ({"suffix": "s", "echo": True}, "echo"),
+            ({"suffix": "s", "stop_at_suffix": "x"}, "stop_at_suffix"),
             ({"suffix": "s", "truncate_prompt_tokens": 4}, "truncate_prompt_tokens"),
         ):
             for stream in (False, True):
@@ -160,17 +172,36 @@ class FimTest(ProtocolTest):
         self.assert_error(self.server.complete([[9], [10]], suffix="s"), 400, "prompt")
 
     def test_infill_shape(self):
-        answer = self.infill("mid", "\n\nprint(1)\n", prompt="dle", temperature=0.5, top_k=40, top_p=0.9, seed=-1,
-                             repeat_penalty=1.1, cache_prompt=True, samplers=["top_k", "infill"], n_indent=4,
-                             t_max_predict_ms=1000)
+        answer = self.infill(
+            "mid",
+            "\n\nprint(1)\n",
+            prompt="dle",
+            temperature=0.5,
+            top_k=40,
+            top_p=0.9,
+            seed=-1,
+            repeat_penalty=1.1,
+            cache_prompt=True,
+            samplers=["top_k", "infill"],
+            n_indent=4,
+            t_max_predict_ms=1000,
+        )
         self.assertEqual(answer["content"], "return a + b")
         self.assertEqual((answer["stop"], answer["stop_type"]), (True, "word"))
         self.assertEqual(answer["stopping_word"], "print(1)")
         self.assertEqual(answer["model"], "scripted")
         self.assertEqual(answer["tokens_predicted"], 8)
-        self.assertEqual(answer["tokens_evaluated"], 13)
+        # The script, two control tokens, and the suffix byte by byte.
+        self.assertEqual(answer["tokens_evaluated"], 3 + len("\n\nprint(1)\n"))
         self.assertEqual(answer["tokens"], [])
-        for name in ("prompt_n", "prompt_ms", "predicted_n", "predicted_ms", "predicted_per_second", "cache_n"):
+        for name in (
+            "prompt_n",
+            "prompt_ms",
+            "predicted_n",
+            "predicted_ms",
+            "predicted_per_second",
+            "cache_n",
+        ):
             self.assertIsInstance(answer["timings"][name], (int, float), name)
         self.assertEqual(self.infill("middle", "S", n_predict=2)["stop_type"], "limit")
         self.assertEqual(self.infill("control", "S")["stop_type"], "eos")
@@ -180,25 +211,42 @@ class FimTest(ProtocolTest):
         self.assertEqual(len(tokens), 3)
 
     def test_infill_only_the_fields_that_are_wanted(self):
-        body = {"input_prefix": "script:middle", "input_suffix": "", "n_predict": 1,
-                "response_fields": ["content", "timings/predicted_n", "truncated", "nope"]}
-        self.assertEqual(self.server.post(INFILL, body)[1],
-                         {"content": "return", "timings/predicted_n": 1, "truncated": False})
+        body = {
+            "input_prefix": "script:middle",
+            "input_suffix": "",
+            "n_predict": 1,
+            "response_fields": ["content", "timings/predicted_n", "truncated", "nope"],
+        }
+        self.assertEqual(
+            self.server.post(INFILL, body)[1],
+            {"content": "return", "timings/predicted_n": 1, "truncated": False},
+        )
 
     def test_infill_files(self):
-        body = {"input_prefix": "script:middle", "input_suffix": "", "n_predict": 1,
-                "input_extra": [{"filename": "a.py", "text": "<|im_end|>"}]}
+        body = {
+            "input_prefix": "script:middle",
+            "input_suffix": "",
+            "n_predict": 1,
+            "input_extra": [{"filename": "a.py", "text": "<|im_end|>"}],
+        }
         answer = self.server.post(INFILL, body)[1]
         self.assertEqual(answer["tokens_evaluated"], 2 + 1 + len("a.py\n<|im_end|>\n"))
 
     def test_infill_errors(self):
         ok = {"input_prefix": "x", "input_suffix": "y"}
         for fields, param in (
-            ({"input_prefix": None}, "input_prefix"), ({"input_suffix": None}, "input_suffix"),
-            ({"input_prefix": 5}, "input_prefix"), ({"n_predict": "x"}, "n_predict"), ({"n_predict": -3}, "n_predict"),
-            ({"input_extra": "x"}, "input_extra"), ({"input_extra": [{}]}, "input_extra"), ({"n": 2}, "n"),
-            ({"input_extra": [{"text": "a"}] * 2000}, "input_extra"), ({"stop": [1]}, "stop"),
-            ({"repeat_penalty": -1}, "repeat_penalty"), ({"temperature": "hot"}, "temperature"),
+            ({"input_prefix": None}, "input_prefix"),
+            ({"input_suffix": None}, "input_suffix"),
+            ({"input_prefix": 5}, "input_prefix"),
+            ({"n_predict": "x"}, "n_predict"),
+            ({"n_predict": -3}, "n_predict"),
+            ({"input_extra": "x"}, "input_extra"),
+            ({"input_extra": [{}]}, "input_extra"),
+            ({"n": 2}, "n"),
+            ({"input_extra": [{"text": "a"}] * 2000}, "input_extra"),
+            ({"stop": [1]}, "stop"),
+            ({"repeat_penalty": -1}, "repeat_penalty"),
+            ({"temperature": "hot"}, "temperature"),
         ):
             for stream in (False, True):
                 self.assert_error(self.server.post(INFILL, {**ok, "stream": stream, **fields}), 400, param)
@@ -229,8 +277,9 @@ class WithoutFimTest(ProtocolTest):
                 Server(fim_template=template)
 
     def test_generate(self):
-        status, body = self.server.post(GENERATE, {"prompt": "script:hello", "max_tokens": 5, "temperature": 0,
-                                                   "top_p": 0.9})
+        status, body = self.server.post(
+            GENERATE, {"prompt": "script:hello", "max_tokens": 5, "temperature": 0, "top_p": 0.9}
+        )
         self.assertEqual(status, 200)
         self.assertEqual(body["text"], "hello world!")
         self.assertEqual(body["finish_reason"], "stop")
@@ -242,12 +291,18 @@ class WithoutFimTest(ProtocolTest):
         self.assertEqual(self.server.post(GENERATE, {"prompt": "x"})[1]["usage"]["completion_tokens"], 16)
 
     def test_generate_errors(self):
-        for body, param in (({}, "prompt"), ({"prompt": 5}, "prompt"), ({"prompt": ["a"]}, "prompt"),
-                            ({"prompt": "a", "max_tokens": -1}, "max_tokens"), ({"prompt": "a", "n": 2}, "n"),
-                            ({"prompt": "a", "temperature": 9}, "temperature")):
+        for body, param in (
+            ({}, "prompt"),
+            ({"prompt": 5}, "prompt"),
+            ({"prompt": ["a"]}, "prompt"),
+            ({"prompt": "a", "max_tokens": -1}, "max_tokens"),
+            ({"prompt": "a", "n": 2}, "n"),
+            ({"prompt": "a", "temperature": 9}, "temperature"),
+        ):
             self.assert_error(self.server.post(GENERATE, body), 400, param)
-        self.assert_error(self.server.post(GENERATE, {"prompt": "x" * 600}), 400, "prompt",
-                          "context_length_exceeded")
+        self.assert_error(
+            self.server.post(GENERATE, {"prompt": "x" * 600}), 400, "prompt", "context_length_exceeded"
+        )
         self.assertEqual(self.server.request(GENERATE)[0], 405)
 
 

@@ -13,7 +13,8 @@ HERMES = (
     "{%- if tools %}{{ '<tools>' }}{% for tool in tools %}{{ tool | tojson }}{% endfor %}"
     "{{ '</tools> answer with <tool_call></tool_call>' }}{% endif -%}"
     "{%- for m in messages -%}{{ '<|im_start|>' + m.role + '\\n' + m.content }}"
-    "{%- for call in m.tool_calls or [] -%}{{ '<tool_call>' + (call.function | tojson) + '</tool_call>' }}{%- endfor -%}"
+    "{%- for call in m.tool_calls or [] -%}{{ '<tool_call>' + (call.function | tojson) + "
+    "'</tool_call>' }}{%- endfor -%}"
     "{{ '<|im_end|>\\n' }}{%- endfor -%}"
     "{%- if add_generation_prompt -%}{{ '<|assistant|>' }}"
     "{%- if enable_thinking is defined and enable_thinking -%}{{ '<think>\\n' }}{%- endif -%}{%- endif -%}"
@@ -51,9 +52,7 @@ TEXTS = {
     "plainlong": "just an answer",
 }
 
-client.SCRIPTS.update(
-    {name: {"pieces": [[byte] for byte in text.encode()]} for name, text in TEXTS.items()}
-)
+client.SCRIPTS.update({name: {"pieces": [[byte] for byte in text.encode()]} for name, text in TEXTS.items()})
 client.SCRIPTS["b110"] = {"pieces": ["<th", "ink>r", "</", "think", ">ans"]}
 client.SCRIPTS["slowcall"] = {"pieces": [[byte] for byte in CALL.encode()], "delay_ms": 3}
 client.SCRIPTS["bigpieces"] = {"pieces": [TWO[i : i + 11] for i in range(0, len(TWO), 11)]}
@@ -208,13 +207,19 @@ class ToolsTest(ProtocolTest):
         ]
         for fields, param in cases:
             self.assert_error(self.server.post(CHAT, ask("onecall", **fields)), 400, param)
-        for fields in ({"tools": []}, {"tools": [], "tool_choice": "none"}, {"tools": None, "tool_choice": "auto"}):
+        for fields in (
+            {"tools": []},
+            {"tools": [], "tool_choice": "none"},
+            {"tools": None, "tool_choice": "auto"},
+        ):
             self.assertEqual(self.server.post(CHAT, ask("plainlong", **fields))[0], 200)
 
     def test_tools_are_shown_as_given(self):
         tools = [function("f", description="é <b>", parameters={"z": 1, "a": {"y": 2, "b": 3}})]
         tools[0]["function"]["parameters"]["type"] = "object"
-        status, answer = self.server.post("/apply-template", {"messages": ask("x")["messages"], "tools": tools})
+        status, answer = self.server.post(
+            "/apply-template", {"messages": ask("x")["messages"], "tools": tools}
+        )
         self.assertEqual(status, 200, answer)
         self.assertIn("<tools>" + json.dumps(tools[0], ensure_ascii=False) + "</tools>", answer["prompt"])
 
@@ -258,7 +263,9 @@ class ToolsTest(ProtocolTest):
         message, finish = self.both("opened", **thinking)
         self.assertEqual((message["reasoning_content"], message["content"]), ("r", "ans"))
         message, finish = self.both("openedlong", max_tokens=10, **thinking)
-        self.assertEqual((message["reasoning_content"], message["content"], finish), ("r" * 10, None, "length"))
+        self.assertEqual(
+            (message["reasoning_content"], message["content"], finish), ("r" * 10, None, "length")
+        )
         message, _ = self.both("opened")
         self.assertEqual((message["reasoning_content"], message["content"]), (None, TEXTS["opened"]))
         message, _ = self.both("opened", **thinking, reasoning_effort="none")

@@ -83,9 +83,8 @@ Result<std::unique_ptr<ScriptedServer>> ScriptedServer::start(ScriptTable table,
   }
   if (options.seed >= 0) service_options.seed = static_cast<uint64_t>(options.seed);
   service_options.stream_interval = options.stream_interval;
-  parts.service = std::make_unique<service::Service>(
-      *parts.engine, tokenizer,
-      std::move(chat_template), service_options, parts.clock);
+  parts.service = std::make_unique<service::Service>(*parts.engine, tokenizer, std::move(chat_template),
+                                                     service_options, parts.clock);
 
   parts.api = std::make_unique<http::Api>(http::ApiOptions{"0.0.0-scripted", options.strict_params},
                                           parts.metrics.get());

@@ -209,7 +209,8 @@ void read_common(FieldReader& fields, const ParseOptions& options, CommonFields*
   common->skip_special_tokens = fields.boolean("skip_special_tokens").value_or(true);
   common->return_token_ids = fields.boolean("return_token_ids").value_or(false);
   const auto keep = fields.integer("truncate_prompt_tokens", -1, kNoLimit);
-  if (keep == 0) fields.fail("truncate_prompt_tokens", "truncate_prompt_tokens must be -1 or at least 1, got 0.");
+  if (keep == 0)
+    fields.fail("truncate_prompt_tokens", "truncate_prompt_tokens must be -1 or at least 1, got 0.");
   common->truncate_prompt_tokens = keep.value_or(0);
   common->priority = static_cast<int>(fields.integer("priority", INT32_MIN, INT32_MAX).value_or(0));
   common->cache_salt = read_identifier(fields, "cache_salt");

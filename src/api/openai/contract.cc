@@ -102,7 +102,8 @@ constexpr ContractField kCompletionFields[] = {
      R"("items":{"type":"integer","minimum":0}}}]})",
      "required", "Text or token ids; a list gives n choices for each."},
     {"suffix", R"({"type":"string"})", "",
-     "The text behind the gap that the model fills; prompt must be text. What the context can't hold is cut at the "
+     "The text behind the gap that the model fills; prompt must be text. What the context can't hold is cut "
+     "at the "
      "far ends, and the header X-Prompt-Truncated says so. A model that knows no gaps: 501."},
     {"stop_at_suffix", R"({"type":"boolean"})", "true",
      "The output ends before it repeats the first line of the suffix."},
@@ -119,11 +120,13 @@ constexpr ContractField kInfillFields[] = {
     {"input_prefix", R"({"type":"string"})", "required", "The text before the cursor."},
     {"input_suffix", R"({"type":"string"})", "required", "The text behind it."},
     {"prompt", R"({"type":"string"})", "", "More text before the cursor: the start of its line."},
-    {"input_extra", R"({"type":"array","maxItems":1024,"items":{"type":"object","required":["text"],)"
-                    R"("properties":{"text":{"type":"string"},"filename":{"type":["string","null"]},)"
-                    R"("name":{"type":["string","null"]}}}})",
+    {"input_extra",
+     R"({"type":"array","maxItems":1024,"items":{"type":"object","required":["text"],)"
+     R"("properties":{"text":{"type":"string"},"filename":{"type":["string","null"]},)"
+     R"("name":{"type":["string","null"]}}}})",
      "none", "Other files; the earliest are left out first when the context is short."},
-    {"n_predict", R"({"type":"integer","minimum":-2})", "-1", "Tokens of the output; -1 and -2 set no limit."},
+    {"n_predict", R"({"type":"integer","minimum":-2})", "-1",
+     "Tokens of the output; -1 and -2 set no limit."},
     {"repeat_penalty", R"({"type":"number","exclusiveMinimum":0,"maximum":1000000})", "",
      "llama-server's name of repetition_penalty."},
     {"stop_at_suffix", R"({"type":"boolean"})", "true",
@@ -175,7 +178,8 @@ constexpr ContractField kChatFields[] = {
     {"top_logprobs", R"({"type":"integer","minimum":-1})", "0", "Alternatives a token, at most 20."},
     {"tools", R"({"type":"array","maxItems":1024,"items":{"type":"object"}})", "none",
      "Functions that the model may call."},
-    {"functions", R"({"type":"array","maxItems":1024,"items":{"type":"object"}})", "none", "Old form of tools."},
+    {"functions", R"({"type":"array","maxItems":1024,"items":{"type":"object"}})", "none",
+     "Old form of tools."},
     {"tool_choice", R"({"type":["string","object"]})", "auto", "none, auto, required or a named function."},
     {"parallel_tool_calls", R"({"type":"boolean"})", "true", "More than one call in an answer."},
     {"function_call", R"({"type":["string","object"]})", "", "Old form of tool_choice."},
@@ -338,11 +342,10 @@ constexpr FieldGroup kScore{"Score", kScoreFields};
 constexpr FieldGroup kRefused{"Tokenize and apply-template", kRefusedFields};
 
 using Groups = const FieldGroup* const;
-constexpr Groups kAllGroups[] = {&kModel,      &kSampling,  &kCall,        &kGrammar,    &kGeneration,
-                                 &kCompletion, &kChat,      &kMessageList, &kTemplate,   &kEffort,
-                                 &kResponses,  &kMessages,  &kTokenize,    &kDetokenize, &kRefused,
-                                 &kPooling,    &kEmbedding, &kRerank,      &kScore,      &kInfill,
-                                 &kGenerate, &kParts};
+constexpr Groups kAllGroups[] = {&kModel,    &kSampling,    &kCall,     &kGrammar, &kGeneration, &kCompletion,
+                                 &kChat,     &kMessageList, &kTemplate, &kEffort,  &kResponses,  &kMessages,
+                                 &kTokenize, &kDetokenize,  &kRefused,  &kPooling, &kEmbedding,  &kRerank,
+                                 &kScore,    &kInfill,      &kGenerate, &kParts};
 constexpr Groups kOfCompletions[] = {&kModel, &kCompletion, &kSampling, &kCall, &kGrammar, &kGeneration};
 constexpr Groups kOfInfill[] = {&kModel, &kInfill, &kSampling, &kCall, &kGrammar, &kGeneration};
 constexpr Groups kOfGenerate[] = {&kModel, &kGenerate, &kSampling, &kCall, &kGrammar, &kGeneration};
@@ -402,8 +405,8 @@ constexpr std::array kRoutes = {
     with_error(post("/v1/messages/count_tokens", "Tokens of an Anthropic request", kOfMessages,
                     kNeedsMessages, "CountedTokens"),
                "MessagesError"),
-    streaming(post("/infill", "Fills the gap between two texts, as llama-server; n is 1", kOfInfill, kNeedsSides,
-                   "Infill")),
+    streaming(post("/infill", "Fills the gap between two texts, as llama-server; n is 1", kOfInfill,
+                   kNeedsSides, "Infill")),
     streaming(post("/generate", "Continues a text, in the simplest shape; n is 1", kOfGenerate, kNeedsPrompt,
                    "Generated")),
     post("/tokenize", "Text or messages to token ids", kOfTokenize, {}, "Tokens"),

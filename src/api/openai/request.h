@@ -35,9 +35,9 @@ struct ParseOptions {
   bool strict = false;         // an unknown field is an error
   bool content_parts = false;  // the chat template iterates over message.content
   std::vector<std::pair<std::string, std::string>>
-      template_variables;  // bos_token, eos_token, ... of the model
-  HistoryShape history;    // as the chat template wants it
-  RenderFunction render;   // the chat template; may be empty
+      template_variables;                             // bos_token, eos_token, ... of the model
+  HistoryShape history;                               // as the chat template wants it
+  RenderFunction render;                              // the chat template; may be empty
   std::shared_ptr<const OutputFormat> output_format;  // of the model's answers; may be null
 };
 

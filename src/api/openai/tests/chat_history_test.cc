@@ -12,7 +12,8 @@ std::string normalised(const std::string& messages, const HistoryShape& shape = 
 }
 
 std::string call(const std::string& arguments) {
-  return R"([{"role":"assistant","content":"","tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":)" +
+  return R"([{"role":"assistant","content":"","tool_calls":[{"id":"call_1",)"
+         R"("type":"function","function":{"name":"f","arguments":)" +
          arguments + "}}]}]";
 }
 

@@ -39,8 +39,8 @@ TEST(GenerateResponse, whole_and_stream) {
   const auto whole = make_generate_builder();
   whole->add(delta);
   whole->add(end);
-  const std::string usage =
-      R"("usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3,"prompt_tokens_details":{"cached_tokens":0}}})";
+  const std::string usage = R"("usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3,)"
+                            R"("prompt_tokens_details":{"cached_tokens":0}}})";
   EXPECT_EQ(whole->body({1, 2, 0}), R"({"text":"ab","finish_reason":"length",)" + usage);
   const auto stream = make_generate_builder();
   EXPECT_EQ(stream->events(delta, {})[0].data, R"({"text":"a"})");

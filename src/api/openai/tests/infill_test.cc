@@ -14,7 +14,8 @@ Result<InfillRequest> parse(const std::string& fields) {
 
 TEST(InfillRequest, fields) {
   const auto request = parse(
-      R"(,"prompt":"c","n_predict":7,"repeat_penalty":1.5,"seed":-1,"top_k":40,"stop":[],"cache_prompt":true,)"
+      R"(,"prompt":"c","n_predict":7,"repeat_penalty":1.5,"seed":-1,)"
+      R"("top_k":40,"stop":[],"cache_prompt":true,)"
       R"("samplers":["top_k"],"t_max_predict_ms":5,"id_slot":0,"n_indent":2,"response_fields":["content"],)"
       R"("input_extra":[{"filename":"x.py","text":"1"},{"text":"2"},{"name":"y","text":""}])");
   ASSERT_TRUE(request) << request.error().message;

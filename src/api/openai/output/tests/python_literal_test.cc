@@ -7,14 +7,14 @@ namespace {
 
 TEST(PythonLiteralTest, ReadsCalls) {
   PythonCall call;
-  const std::string text =
-      R"(f(a=1, b=-2.5, c="x\n\"é\u00e9\ud83d\ude00", d='it', e=[1, (2, 3)], g={"k": None, 'l': True}, h=false,))"
-      " rest";
+  const std::string text = R"(f(a=1, b=-2.5, c="x\n\"é\u00e9\ud83d\ude00", d='it', )"
+                           R"(e=[1, (2, 3)], g={"k": None, 'l': True}, h=false,))"
+                           " rest";
   ASSERT_EQ(read_python_call(text, &call), PythonResult::kCall);
   EXPECT_EQ(call.name, "f");
   EXPECT_EQ(text.substr(call.size), " rest");
-  EXPECT_EQ(dump_json(call.arguments),
-            R"({"a":1,"b":-2.5,"c":"x\n\"éé😀","d":"it","e":[1,[2,3]],"g":{"k":null,"l":true},"h":false})");
+  EXPECT_EQ(dump_json(call.arguments), R"({"a":1,"b":-2.5,"c":"x\n\"éé😀","d":"it",)"
+                                       R"("e":[1,[2,3]],"g":{"k":null,"l":true},"h":false})");
   ASSERT_EQ(read_python_call("a.b()", &call), PythonResult::kCall);
   EXPECT_EQ(call.name, "a.b");
   EXPECT_EQ(dump_json(call.arguments), "{}");
