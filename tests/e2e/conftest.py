@@ -29,14 +29,14 @@ def server(shared_server, request):
 
 @pytest.fixture
 def start_server(prerequisites, tmp_path, request):
-    """start_server("--flag", ...) gives a server of the test's own."""
+    """start_server("--flag", ..., model=PATH) gives a server of the test's own."""
     started = []
     request.node.server_logs = []
 
-    def start(*arguments):
+    def start(*arguments, model=None):
         log_path = tmp_path / f"log{len(started)}"
         request.node.server_logs.append(log_path)
-        running = pagoda_server.Server(log_path, *arguments)
+        running = pagoda_server.Server(log_path, *arguments, model=model)
         started.append(running)
         return running.wait_ready()
 

@@ -27,10 +27,8 @@ BASES = {
 }
 # What only a request with messages reads.
 TOKENIZE_PROMPT_FIELDS = {"model", "prompt", "add_special_tokens", "parse_special", "return_token_strs"}
-# Fields of features that this version lacks or is about to get: a 501 that names the field is right, too,
-# whatever its value. A name goes from here once its feature is there.
-NOT_BUILT = {"use_beam_search", "tools", "functions", "structured_outputs", "guided_json", "guided_regex",
-             "guided_choice", "guided_grammar", "suffix"}
+# Fields of features that this version lacks: a 501 that names the field is right, too, whatever its value.
+NOT_BUILT = {"use_beam_search"}
 # The old form of tool_choice, whose errors name the new one while there are no tools.
 OTHER_NAME = {"function_call": "tool_choice"}
 OF_TYPE = {"string": "x", "integer": 1, "number": 0.5, "boolean": True, "array": [[]], "object": {"zz": 1},
