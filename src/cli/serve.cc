@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <thread>
 
 #include "api/http/api.h"
 #include "api/openai/output/output_format.h"
-#include "base/log.h"
 #include "base/resource_limits.h"
 #include "cli/pooling_runtime.h"
 #include "cli/runtime.h"
@@ -22,24 +20,6 @@
 
 namespace pagoda::cli {
 
-net::HttpServerOptions server_options(const ServeFlags& flags) {
-  net::HttpServerOptions options;
-  options.host = flags.host;
-  options.port = static_cast<uint16_t>(flags.port);
-  options.uds = flags.uds;
-  options.io_threads = flags.io_threads;
-  options.max_body_bytes = static_cast<size_t>(flags.max_body_bytes);
-  options.allowed_origins = flags.allowed_origins;
-  return options;
-}
-
-std::string base_url(const ServeFlags& flags, uint16_t port) {
-  if (!flags.uds.empty()) return "http://localhost";
-  std::string host = flags.host == "0.0.0.0" || flags.host == "::" ? "localhost" : flags.host;
-  if (host.find(':') != std::string::npos) host = "[" + host + "]";
-  return fmt::format("http://{}:{}", host, port);
-}
-
 namespace {
 
 using SteadyTime = std::chrono::steady_clock::time_point;
@@ -48,7 +28,7 @@ void print_start_block(const ServeFlags& flags, const Runtime& runtime, const st
                        uint16_t port, double load_s) {
   const RunPlan& plan = runtime.plan();
   const std::string url = base_url(flags, port);
-  const std::string via = flags.uds.empty() ? "" : fmt::format(" --unix-socket {}", flags.uds);
+  const std::string via = curl_option(flags);
   const bool chat = !plan.checkpoint.chat_template.empty() || !flags.engine.chat_template.empty();
   fmt::print("pagoda {}\n", kVersion);
   fmt::print("  model    {} ({}, {})\n", name, model::architecture_name(plan.checkpoint.config.architecture),
@@ -65,8 +45,7 @@ void print_start_block(const ServeFlags& flags, const Runtime& runtime, const st
                  : "");
   fmt::print("  machine  {}, {} threads, {}; memory limit {}, resident {}\n", cpu_model_name(), plan.threads,
              isa_name(plan.isa), format_bytes(plan.memory_limit), format_bytes(resident_bytes()));
-  fmt::print("  ready    after {:.2f} s at {}{}\n\n", load_s, flags.uds.empty() ? url : flags.uds,
-             flags.uds.empty() ? "" : " (Unix socket)");
+  print_ready(flags, url, load_s);
   if (chat) {
     fmt::print(
         "  curl{} {}/v1/chat/completions -H 'Content-Type: application/json' \\\n"
@@ -80,27 +59,6 @@ void print_start_block(const ServeFlags& flags, const Runtime& runtime, const st
         via, url, name);
   }
   std::fflush(stdout);
-}
-
-// Waits until nothing is in flight or the time is up; what is left is aborted and told so. The listener stays
-// open as long: health checks see the drain, and new work gets 503 shutting_down instead of a refused
-// connection.
-void drain(net::HttpServer& server, engine::Engine& engine, std::chrono::seconds timeout) {
-  const SteadyTime deadline = std::chrono::steady_clock::now() + timeout;
-  const auto busy = [&] { return server.active_requests() > 0 || !engine.idle(); };
-  log::info("draining: {} requests in flight, up to {} s", server.active_requests(), timeout.count());
-  while (busy() && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  server.begin_drain();
-  if (busy()) log::warn("the drain time is over: {} requests are cut off", server.active_requests());
-  engine.stop();
-  // The error events of what was cut off still have to reach their sockets.
-  const SteadyTime grace = std::chrono::steady_clock::now() + std::chrono::seconds(2);
-  while (server.active_requests() > 0 && std::chrono::steady_clock::now() < grace) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  server.stop();
 }
 
 }  // namespace
@@ -157,7 +115,8 @@ Result<void> run_serve(const ServeFlags& flags) {
   signals.wait();
   api.begin_drain();
   runtime->engine().begin_drain();
-  drain(server, runtime->engine(), std::chrono::seconds(flags.shutdown_timeout_s));
+  drain(server, {[&] { return runtime->engine().idle(); }, [&] { runtime->engine().stop(); }},
+        std::chrono::seconds(flags.shutdown_timeout_s));
   return {};
 }
 

@@ -2,10 +2,8 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <thread>
 
 #include "api/http/api.h"
-#include "base/log.h"
 #include "base/resource_limits.h"
 #include "cli/pooling_runtime.h"
 #include "cli/serve.h"
@@ -24,8 +22,7 @@ using SteadyTime = std::chrono::steady_clock::time_point;
 
 constexpr const char* kNoGeneration =
     "This server makes embeddings and generates no text: start a model that generates, without --runner "
-    "pooling "
-    "or --task embed.";
+    "pooling or --task embed.";
 
 double seconds(TimePoint from, TimePoint to) {
   return std::chrono::duration<double>(to - from).count();
@@ -47,7 +44,7 @@ void print_start_block(const ServeFlags& flags, const PoolingRuntime& runtime, c
                        uint16_t port, double load_s) {
   const PoolingPlan& plan = runtime.plan();
   const std::string url = base_url(flags, port);
-  const std::string via = flags.uds.empty() ? "" : fmt::format(" --unix-socket {}", flags.uds);
+  const std::string via = curl_option(flags);
   fmt::print("pagoda {}\n", kVersion);
   fmt::print("  model    {} ({}, {})\n", name, plan.architecture(), plan.format());
   fmt::print("  weights  {}\n", format_bytes(runtime.weight_bytes()));
@@ -56,30 +53,12 @@ void print_start_block(const ServeFlags& flags, const PoolingRuntime& runtime, c
   fmt::print("  limits   {} tokens a text, {} a batch\n", plan.max_tokens, plan.batch_tokens);
   fmt::print("  machine  {}, {} threads, {}; resident {}\n", cpu_model_name(), plan.threads,
              isa_name(plan.isa), format_bytes(resident_bytes()));
-  fmt::print("  ready    after {:.2f} s at {}{}\n\n", load_s, flags.uds.empty() ? url : flags.uds,
-             flags.uds.empty() ? "" : " (Unix socket)");
+  print_ready(flags, url, load_s);
   fmt::print(
       "  curl{} {}/v1/embeddings -H 'Content-Type: application/json' \\\n"
       "    -d '{{\"model\": \"{}\", \"input\": \"Hello.\"}}'\n",
       via, url, name);
   std::fflush(stdout);
-}
-
-// As for generation: what runs goes on for a while, then it is told so.
-void drain(net::HttpServer& server, engine::PoolingEngine& engine, std::chrono::seconds timeout) {
-  const SteadyTime deadline = std::chrono::steady_clock::now() + timeout;
-  const auto busy = [&] { return server.active_requests() > 0 || !engine.idle(); };
-  while (busy() && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  server.begin_drain();
-  if (busy()) log::warn("the drain time is over: {} requests are cut off", server.active_requests());
-  engine.stop();
-  const SteadyTime grace = std::chrono::steady_clock::now() + std::chrono::seconds(2);
-  while (server.active_requests() > 0 && std::chrono::steady_clock::now() < grace) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  server.stop();
 }
 
 }  // namespace
@@ -131,7 +110,8 @@ Result<void> run_serve_pooling(const ServeFlags& flags) {
   signals.wait();
   api.begin_drain();
   runtime->engine().begin_drain();
-  drain(server, runtime->engine(), std::chrono::seconds(flags.shutdown_timeout_s));
+  drain(server, {[&] { return runtime->engine().idle(); }, [&] { runtime->engine().stop(); }},
+        std::chrono::seconds(flags.shutdown_timeout_s));
   return {};
 }
 
