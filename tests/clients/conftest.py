@@ -19,6 +19,15 @@ def plain_server():
     assert running.stop() == 0
 
 
+@pytest.fixture
+def faultless_server():
+    """For requests made by chance: their temperatures, penalties and allowed tokens reach every token of the
+    vocabulary, and here none of them fails on purpose."""
+    running = protocol.Server(max_model_len=4096, faults=0)
+    yield running
+    assert running.stop() == 0
+
+
 @pytest.fixture(scope="session")
 def tool_server():
     """A token is a byte here, so that the prompts of clients that explain a schema in words are long."""

@@ -3,6 +3,8 @@ import hypothesis
 import schemathesis
 from schemathesis import checks
 
+from client import SCRIPTS
+
 EXAMPLES = 40  # of each route with a body
 
 
@@ -11,8 +13,8 @@ def without_stream(body):
     return {**body, "stream": False} if isinstance(body, dict) and "stream" in body else body
 
 
-def test_document_is_kept(server):
-    url = f"http://127.0.0.1:{server.port}"
+def test_document_is_kept(faultless_server):
+    url = f"http://127.0.0.1:{faultless_server.port}"
     schema = schemathesis.openapi.from_url(url + "/openapi.json")
     seen, operations = {}, 0
     for result in schema.get_all_operations():
@@ -35,3 +37,13 @@ def test_document_is_kept(server):
         check()
     assert operations >= 20
     assert seen.get(200, 0) > 20 and seen.get(400, 0) > 20, seen
+    assert faultless_server.alive()
+
+
+def test_no_token_fails_on_purpose(faultless_server):
+    for token in range(8):
+        status, answer = faultless_server.complete("a", max_tokens=3, allowed_token_ids=[token])
+        assert status == 200, answer
+    for name in SCRIPTS:
+        status, answer = faultless_server.complete("script:" + name, max_tokens=3)
+        assert status == 200, answer

@@ -76,7 +76,7 @@ Result<std::unique_ptr<ScriptedServer>> ScriptedServer::start(ScriptTable table,
   service_options.eos = {kEos};
   service_options.text_threads = options.text_threads;
   service_options.vocab_size = parts.table->vocab_size();
-  const auto tokenizer = std::make_shared<ScriptedTokenizer>(parts.table, options.add_bos);
+  const auto tokenizer = std::make_shared<ScriptedTokenizer>(parts.table, options.add_bos, options.faults);
   if (!options.fim_template.empty()) {
     auto fim = PAGODA_TRY(text::FimTemplate::parse(*tokenizer, options.fim_template));
     service_options.fim_template = std::make_shared<const text::FimTemplate>(std::move(fim));

@@ -18,6 +18,7 @@ struct ScriptedServerOptions {
   int64_t max_num_queued_reqs = 64;
   int text_threads = 2;
   bool add_bos = false;
+  bool faults = true;  // false: no request can reach the tokens that fail on purpose
   bool strict_params = false;
   bool stay_loading = false;  // set_ready() is never called
   int max_logprobs = 20;

@@ -11,12 +11,12 @@ namespace {
 
 class Stream final : public text::DetokenizerStream {
  public:
-  Stream(std::shared_ptr<const ScriptTable> table, bool skip_special)
-      : table_(std::move(table)), skip_special_(skip_special) {}
+  Stream(std::shared_ptr<const ScriptTable> table, bool skip_special, bool faults)
+      : table_(std::move(table)), skip_special_(skip_special), faults_(faults) {}
 
   Result<std::string> push(TokenId id) override {
-    if (id == kFault) return make_error(ErrorKind::kInternal, "the script asked for a fault");
-    if (id == kThrow) throw std::runtime_error("the script asked for an exception");
+    if (faults_ && id == kFault) return make_error(ErrorKind::kInternal, "the script asked for a fault");
+    if (faults_ && id == kThrow) throw std::runtime_error("the script asked for an exception");
     if (ScriptTable::is_special(id) && skip_special_) return std::string();
     return pieces_.push(table_->bytes(id));
   }
@@ -24,7 +24,7 @@ class Stream final : public text::DetokenizerStream {
 
  private:
   std::shared_ptr<const ScriptTable> table_;
-  bool skip_special_;
+  bool skip_special_, faults_;
   Utf8Pieces pieces_;
 };
 
@@ -35,8 +35,8 @@ bool is_utf8(std::string_view text) {
 
 }  // namespace
 
-ScriptedTokenizer::ScriptedTokenizer(std::shared_ptr<const ScriptTable> table, bool add_bos)
-    : table_(std::move(table)), add_bos_(add_bos) {}
+ScriptedTokenizer::ScriptedTokenizer(std::shared_ptr<const ScriptTable> table, bool add_bos, bool faults)
+    : table_(std::move(table)), add_bos_(add_bos), faults_(faults) {}
 
 Result<std::vector<TokenId>> ScriptedTokenizer::encode(std::string_view text,
                                                        const text::EncodeOptions& options) const {
@@ -73,7 +73,7 @@ Result<std::string> ScriptedTokenizer::decode(std::span<const TokenId> ids, bool
 
 std::unique_ptr<text::DetokenizerStream> ScriptedTokenizer::stream(std::span<const TokenId>,
                                                                    bool skip_special_tokens) const {
-  return std::make_unique<Stream>(table_, skip_special_tokens);
+  return std::make_unique<Stream>(table_, skip_special_tokens, faults_);
 }
 
 std::string ScriptedTokenizer::token_bytes(TokenId id) const {

@@ -10,8 +10,9 @@ namespace pagoda::scripted {
 
 class ScriptedTokenizer final : public text::Tokenizer {
  public:
-  // `add_bos`: a plain prompt starts with <s>.
-  explicit ScriptedTokenizer(std::shared_ptr<const ScriptTable> table, bool add_bos = false);
+  // `add_bos`: a plain prompt starts with <s>. Without `faults` kFault and kThrow are as harmless as <pad>.
+  explicit ScriptedTokenizer(std::shared_ptr<const ScriptTable> table, bool add_bos = false,
+                             bool faults = true);
 
   Result<std::vector<TokenId>> encode(std::string_view text,
                                       const text::EncodeOptions& options) const override;
@@ -26,7 +27,7 @@ class ScriptedTokenizer final : public text::Tokenizer {
 
  private:
   std::shared_ptr<const ScriptTable> table_;
-  bool add_bos_;
+  bool add_bos_, faults_;
 };
 
 }  // namespace pagoda::scripted

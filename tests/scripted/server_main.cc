@@ -32,6 +32,7 @@ ScriptedServerOptions read_options(std::map<std::string, std::string>& flags) {
   options.max_num_queued_reqs = number("--max-num-queued-reqs", options.max_num_queued_reqs);
   options.text_threads = static_cast<int>(number("--text-threads", options.text_threads));
   options.add_bos = number("--add-bos", 0) != 0;
+  options.faults = number("--faults", 1) != 0;
   options.strict_params = number("--strict-params", 0) != 0;
   options.stay_loading = number("--stay-loading", 0) != 0;
   options.max_logprobs = static_cast<int>(number("--max-logprobs", options.max_logprobs));
