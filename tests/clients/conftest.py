@@ -1,4 +1,5 @@
 """Fixtures: servers over the scripted model, whose answers the tests know, and over two real models."""
+
 import pathlib
 import sys
 

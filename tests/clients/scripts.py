@@ -1,4 +1,5 @@
 """What the scripted model says to the clients, and the chat template that gives it tools."""
+
 import json
 
 # The tools stand in the prompt as a Hermes template puts them; a call that was made stands in it, too.

@@ -1,4 +1,5 @@
 """The `openai` and `anthropic` packages against the scripted model, whose answers are known."""
+
 import anthropic
 import openai
 import pytest

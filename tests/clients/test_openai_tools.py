@@ -1,4 +1,5 @@
 """Helpers of the `openai` and `anthropic` packages: tools, pydantic models, responses, embeddings."""
+
 import asyncio
 import json
 import math
@@ -82,16 +83,27 @@ def test_answer_of_a_tool_goes_back(client):
 
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "Weather"}}])
 def test_forced_tools_parse(real, choice):
-    call = {"model": "smollm2", "messages": QUESTION, "tools": TOOLS[:1], "tool_choice": choice,
-            "max_tokens": 100, "temperature": 0}
+    call = {
+        "model": "smollm2",
+        "messages": QUESTION,
+        "tools": TOOLS[:1],
+        "tool_choice": choice,
+        "max_tokens": 100,
+        "temperature": 0,
+    }
     answer = real.chat.completions.parse(**call).choices[0]
     assert answer.finish_reason == "tool_calls"
     assert isinstance(answer.message.tool_calls[0].function.parsed_arguments, Weather)
 
 
 def test_parse_of_a_pydantic_model(real):
-    call = {"model": "smollm2", "messages": QUESTION, "response_format": Person, "max_tokens": 200,
-            "temperature": 0}
+    call = {
+        "model": "smollm2",
+        "messages": QUESTION,
+        "response_format": Person,
+        "max_tokens": 200,
+        "temperature": 0,
+    }
     whole = real.chat.completions.parse(**call).choices[0]
     assert isinstance(whole.message.parsed, Person) and whole.finish_reason == "stop"
     with real.chat.completions.stream(**call) as stream:
@@ -122,7 +134,7 @@ def test_async_streams_side_by_side(url):
 def test_responses_with_tools(client):
     call = {"model": MODEL, "input": "script:weather", "tools": RESPONSE_TOOLS}
     whole = client.responses.create(**call)
-    wanted, = [item for item in whole.output if item.type == "function_call"]
+    (wanted,) = [item for item in whole.output if item.type == "function_call"]
     assert wanted.name == "Weather" and json.loads(wanted.arguments) == WEATHER
     with client.responses.stream(**call) as stream:
         deltas = [e.delta for e in stream if e.type == "response.function_call_arguments.delta"]
@@ -164,7 +176,7 @@ def test_anthropic_tools_whole_and_streamed(url):
     call = {"model": MODEL, "messages": turn("weather"), "tools": tools, "max_tokens": 300}
     whole = client.messages.create(**call)
     assert whole.stop_reason == "tool_use"
-    used, = [block for block in whole.content if block.type == "tool_use"]
+    (used,) = [block for block in whole.content if block.type == "tool_use"]
     assert used.name == "Weather" and used.input == WEATHER
     with client.messages.stream(**call) as stream:
         final = stream.get_final_message()

@@ -1,4 +1,5 @@
 """The server does what its own /openapi.json says, for requests that are made from that document."""
+
 import hypothesis
 import schemathesis
 from schemathesis import checks
@@ -22,17 +23,27 @@ def test_document_is_kept(faultless_server):
         operations += 1
         examples = EXAMPLES if operation.method.upper() == "POST" else 3
 
-        @hypothesis.settings(max_examples=examples, deadline=None, derandomize=True, database=None,
-                             suppress_health_check=list(hypothesis.HealthCheck))
+        @hypothesis.settings(
+            max_examples=examples,
+            deadline=None,
+            derandomize=True,
+            database=None,
+            suppress_health_check=list(hypothesis.HealthCheck),
+        )
         @hypothesis.given(case=operation.as_strategy())
         def check(case):
             case.body = without_stream(case.body)
             answer = case.call(base_url=url)
             seen[answer.status_code] = seen.get(answer.status_code, 0) + 1
             assert answer.status_code != 500, answer.text
-            case.validate_response(answer, checks=[checks.status_code_conformance,
-                                                   checks.content_type_conformance,
-                                                   checks.response_schema_conformance])
+            case.validate_response(
+                answer,
+                checks=[
+                    checks.status_code_conformance,
+                    checks.content_type_conformance,
+                    checks.response_schema_conformance,
+                ],
+            )
 
         check()
     assert operations >= 20
