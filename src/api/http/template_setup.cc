@@ -30,6 +30,7 @@ void read_chat_template(const service::Service& service, const ApiOptions& api,
   options->content_parts = chat_template->wants_content_parts();
   options->render = [chat_template](const std::string& context) { return chat_template->render(context); };
   options->history = openai::probe_history(options->render);
+  options->roles = openai::ChatRoles(chat_template->source());
   auto format =
       openai::choose_output_format(chat_template->source(), api.tool_call_parser, api.reasoning_parser);
   if (!format) format = openai::choose_output_format(chat_template->source(), "", "");

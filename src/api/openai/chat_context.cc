@@ -103,7 +103,15 @@ Result<Json> read_message(const Json& message, size_t index, const ParseOptions&
   if (!role->is_string() || role->get_ref<const std::string&>().empty()) {
     return wrong_message(index, "role", fmt::format("must be a non-empty string, got {}", describe(*role)));
   }
+  const auto& name = role->get_ref<const std::string&>();
+  const auto known = options.roles.resolve(name);
+  if (!known) {
+    return wrong_message(
+        index, "role",
+        fmt::format("must be system, developer, user, assistant or tool, got {}", describe(*role)));
+  }
   Json result = message;
+  result["role"] = *known;
   result["content"] = PAGODA_TRY(read_content(message, index, options));
   return result;
 }

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "api/openai/chat_context.h"
 #include "api/openai/common_fields.h"
 #include "api/openai/output/output_format.h"
@@ -76,7 +78,8 @@ void adapt_grammar(ChatRequest* request) {
   parsing.tools = parsing.reasoning = parsing.starts_in_reasoning = false;
 }
 
-// A call is forced by a grammar, whatever the answer would have to match: that is for answers without calls.
+// A call is forced by a grammar. response_format is for answers without calls, so both can be there, as with
+// OpenAI; the other fields speak of the whole output.
 void enforce_call(FieldReader& fields, const ToolUse& tools, ChatRequest* request) {
   const bool forced = tools.choice == ToolUse::Choice::kRequired || tools.choice == ToolUse::Choice::kNamed;
   if (fields.error()) return;
@@ -85,6 +88,12 @@ void enforce_call(FieldReader& fields, const ToolUse& tools, ChatRequest* reques
   if (!request->parsing.tools) {
     return fields.fail(make_error(ErrorKind::kUnimplemented,
                                   "A tool can't be forced: the server runs with --tool-call-parser none.",
+                                  param));
+  }
+  if (request->common.grammar && !request->common.grammar->param.starts_with("response_format")) {
+    return fields.fail(make_error(ErrorKind::kInvalidArgument,
+                                  fmt::format("{} and {} exclude each other: the output is a call.", param,
+                                              request->common.grammar->param),
                                   param));
   }
   request->common.grammar = OutputGrammar{OutputGrammar::Kind::kLark, tool_grammar(request->parsing), param};

@@ -150,7 +150,7 @@ void read_stream(FieldReader& fields, CommonFields* common) {
   FieldReader inner(*options, "stream_options.");
   common->include_usage = inner.boolean("include_usage").value_or(false);
   common->continuous_usage_stats = inner.boolean("continuous_usage_stats").value_or(false);
-  if (inner.error()) fields.fail(*inner.error());
+  fields.finish(inner);
 }
 
 std::string read_identifier(FieldReader& fields, const char* name) {

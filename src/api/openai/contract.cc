@@ -41,7 +41,7 @@ constexpr ContractField kSamplingFields[] = {
     {"allowed_token_ids", R"({"type":"array","minItems":1,"items":{"type":"integer","minimum":0}})", "all",
      "Only these tokens can be generated."},
     {"bad_words", R"({"type":"array","maxItems":1024,"items":{"type":"string","minLength":1}})", "",
-     "Texts that the output can't have."},
+     "Texts whose tokens, at the start of a word and inside of one, can't follow each other."},
     {"skip_special_tokens", R"({"type":"boolean"})", "true", "Special tokens are left out of the text."},
 };
 
@@ -68,6 +68,7 @@ constexpr ContractField kGrammarFields[] = {
      "One of these texts."},
     {"structured_outputs.grammar", R"({"type":"string","minLength":1})", "", "A Lark or GBNF grammar."},
     {"structured_outputs.json_object", R"({"type":"boolean"})", "false", "Any JSON object."},
+    {"structured_outputs.structural_tag", R"({"type":"null"})", "", "Not supported: a 400."},
     {"guided_json", R"({"type":["object","string","boolean"]})", "", "Old name of structured_outputs.json."},
     {"guided_regex", R"({"type":"string","minLength":1})", "", "Old name of structured_outputs.regex."},
     {"guided_choice", R"({"type":"array","minItems":1,"items":{"type":"string"}})", "",
@@ -86,7 +87,15 @@ constexpr ContractField kGenerationFields[] = {
     {"return_token_ids", R"({"type":"boolean"})", "false", "Adds the ids of the prompt and the output."},
     {"user", R"({"type":"string"})", "", "Accepted, has no effect."},
     {"response_format", R"({"type":"object","required":["type"]})", "text",
-     "type text, json_object or json_schema (with json_schema.schema)."},
+     "What the output must match; with tools, an answer without calls."},
+    {"response_format.type", R"({"type":"string","enum":["text","json_object","json_schema"]})", "", ""},
+    {"response_format.schema", R"({"type":"object"})", "", "A JSON schema of json_object."},
+    {"response_format.json_schema", R"({"type":"object","required":["schema"]})", "",
+     "With the type json_schema."},
+    {"response_format.json_schema.schema", R"({"type":["object","boolean"]})", "", "The JSON schema."},
+    {"response_format.json_schema.name", R"({"type":"string"})", "", "Accepted, has no effect."},
+    {"response_format.json_schema.description", R"({"type":"string"})", "", "Accepted, has no effect."},
+    {"response_format.json_schema.strict", R"({"type":"boolean"})", "", "A schema always holds."},
     {"use_beam_search", R"({"type":"boolean"})", "false", "true is a 501."},
 };
 

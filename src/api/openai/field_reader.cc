@@ -19,8 +19,11 @@ FieldRecorder::~FieldRecorder() {
 }
 
 void FieldRecorder::record(const Json& object, const std::string& prefix, const char* name) {
-  if (body_ == nullptr) body_ = &object;
-  if (!prefix.empty() || body_ == &object) names_.insert(prefix + name);
+  if (body_objects_.empty()) body_objects_.insert(&object);
+  if (!body_objects_.contains(&object)) return;
+  names_.insert(prefix + name);
+  const auto found = object.find(name);
+  if (found != object.end() && found->is_object()) body_objects_.insert(&*found);
 }
 
 FieldReader::FieldReader(const Json& object, std::string prefix)
@@ -96,11 +99,17 @@ std::optional<std::vector<TokenId>> FieldReader::token_ids(const char* name, int
   return std::nullopt;
 }
 
+void FieldReader::finish(const FieldReader& inner) {
+  if (inner.error_) fail(*inner.error_);
+  for (std::string& name : inner.unknown_fields()) unknown_inside_.push_back(std::move(name));
+}
+
 std::vector<std::string> FieldReader::unknown_fields() const {
   std::vector<std::string> names;
   for (const auto& item : object_.items()) {
     if (!known_.contains(item.key())) names.push_back(prefix_ + item.key());
   }
+  names.insert(names.end(), unknown_inside_.begin(), unknown_inside_.end());
   return names;
 }
 

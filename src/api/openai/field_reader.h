@@ -41,13 +41,17 @@ class FieldReader {
   void fail(Error error);
   const std::optional<Error>& error() const { return error_; }
 
-  // Names that nobody asked for, in the order of the body.
+  // Takes the error of an object inside, or the names that nobody asked for there.
+  void finish(const FieldReader& inner);
+
+  // Names that nobody asked for, in the order of the body; those of objects inside come last.
   std::vector<std::string> unknown_fields() const;
 
  private:
   const Json& object_;
   std::string prefix_;
   std::unordered_set<std::string> known_;
+  std::vector<std::string> unknown_inside_;
   std::optional<Error> error_;
 };
 
@@ -67,7 +71,7 @@ class FieldRecorder {
   friend class FieldReader;
   void record(const Json& object, const std::string& prefix, const char* name);
 
-  const Json* body_ = nullptr;  // the first object without a prefix
+  std::set<const Json*> body_objects_;  // the first one is the body
   std::set<std::string> names_;
 };
 

@@ -56,62 +56,79 @@ class GrammarCollector {
   std::optional<OutputGrammar>* const grammar_;
 };
 
-const Json* member(const Json& object, const char* name) {
-  const auto found = object.find(name);
-  return found == object.end() || found->is_null() ? nullptr : &*found;
+// Null, and an error, where there is something else.
+const Json* object_member(FieldReader& fields, GrammarCollector& grammars, const char* name) {
+  const Json* json = fields.value(name);
+  if (json == nullptr || json->is_object()) return json;
+  grammars.fail(name, fmt::format("{} must be an object, got {}.", name, describe(*json)));
+  return nullptr;
 }
 
-void read_json_schema_format(const Json& format, GrammarCollector& grammars) {
+void read_json_schema_format(FieldReader& format, GrammarCollector& grammars) {
   const std::string param = "response_format.json_schema.schema";
-  const Json* wrapper = member(format, "json_schema");
-  const Json* schema = wrapper != nullptr && wrapper->is_object() ? member(*wrapper, "schema") : nullptr;
+  const Json* wrapper = format.value("json_schema");
+  if (wrapper == nullptr || !wrapper->is_object()) {
+    return grammars.fail("response_format", param + " must be a JSON schema.");
+  }
+  FieldReader inner(*wrapper, "response_format.json_schema.");
+  (void)inner.string("name");  // for the caller: the model sees the schema alone
+  (void)inner.string("description");
+  (void)inner.boolean("strict");  // a schema always holds
+  const Json* schema = inner.value("schema");
   if (schema == nullptr || !(schema->is_object() || schema->is_boolean())) {
     return grammars.fail("response_format", param + " must be a JSON schema.");
   }
   grammars.add_schema(*schema, param);
+  format.finish(inner);
 }
 
 void read_response_format(FieldReader& fields, GrammarCollector& grammars) {
   const Json* format = fields.value("response_format");
   if (format == nullptr) return;
-  const Json* type = format->is_object() ? member(*format, "type") : nullptr;
+  const auto wrong = [&](std::string message) { grammars.fail("response_format", std::move(message)); };
+  if (!format->is_object()) return wrong("response_format must be an object with a string in type.");
+  FieldReader inner(*format, "response_format.");
+  const Json* type = inner.value("type");
   if (type == nullptr || !type->is_string()) {
-    return grammars.fail("response_format", "response_format must be an object with a string in type.");
+    return wrong("response_format must be an object with a string in type.");
   }
   const auto& name = type->get_ref<const std::string&>();
-  if (name == "text") return;
-  if (name == "json_schema") return read_json_schema_format(*format, grammars);
-  if (name != "json_object") {
-    return grammars.fail("response_format",
-                         fmt::format("response_format.type must be text, json_object or json_schema, got {}.",
-                                     describe(*type)));
+  if (name == "json_schema") {
+    read_json_schema_format(inner, grammars);
+  } else if (name == "json_object") {
+    const Json* schema = inner.value("schema");
+    if (schema == nullptr) {
+      grammars.add(Kind::kJsonObject, {}, "response_format");
+    } else if (schema->is_object()) {
+      grammars.add_schema(*schema, "response_format.schema");
+    } else {
+      wrong(fmt::format("response_format.schema must be an object, got {}.", describe(*schema)));
+    }
+  } else if (name != "text") {
+    wrong(fmt::format("response_format.type must be text, json_object or json_schema, got {}.",
+                      describe(*type)));
   }
-  const Json* schema = member(*format, "schema");
-  if (schema == nullptr) return grammars.add(Kind::kJsonObject, {}, "response_format");
-  if (!schema->is_object()) {
-    return grammars.fail("response_format",
-                         fmt::format("response_format.schema must be an object, got {}.", describe(*schema)));
-  }
-  grammars.add_schema(*schema, "response_format.schema");
+  fields.finish(inner);
 }
 
 void read_structured_outputs(FieldReader& fields, GrammarCollector& grammars) {
-  const Json* wanted = fields.value("structured_outputs");
+  const Json* wanted = object_member(fields, grammars, "structured_outputs");
   if (wanted == nullptr) return;
-  if (!wanted->is_object()) {
-    return grammars.fail("structured_outputs",
-                         fmt::format("structured_outputs must be an object, got {}.", describe(*wanted)));
-  }
   const std::string prefix = "structured_outputs.";
-  if (const Json* json = member(*wanted, "json")) grammars.add_schema(*json, prefix + "json");
-  if (const Json* json = member(*wanted, "regex")) grammars.add_text(Kind::kRegex, *json, prefix + "regex");
-  if (const Json* json = member(*wanted, "choice")) grammars.add_choice(*json, prefix + "choice");
-  if (const Json* json = member(*wanted, "grammar")) grammars.add_grammar(*json, prefix + "grammar");
-  const Json* any = member(*wanted, "json_object");
-  if (any == nullptr || *any == Json(false)) return;
-  if (*any == Json(true)) return grammars.add(Kind::kJsonObject, {}, prefix + "json_object");
-  grammars.fail(prefix + "json_object",
-                fmt::format("{}json_object must be true or false, got {}.", prefix, describe(*any)));
+  FieldReader inner(*wanted, prefix);
+  if (const Json* json = inner.value("json")) grammars.add_schema(*json, prefix + "json");
+  if (const Json* json = inner.value("regex")) grammars.add_text(Kind::kRegex, *json, prefix + "regex");
+  if (const Json* json = inner.value("choice")) grammars.add_choice(*json, prefix + "choice");
+  if (const Json* json = inner.value("grammar")) grammars.add_grammar(*json, prefix + "grammar");
+  if (inner.boolean("json_object").value_or(false)) {
+    grammars.add(Kind::kJsonObject, {}, prefix + "json_object");
+  }
+  // vLLM has it: an output without the constraint would look right and be wrong.
+  if (inner.present("structural_tag")) {
+    grammars.fail(prefix + "structural_tag",
+                  prefix + "structural_tag is not supported; a Lark grammar can say the same.");
+  }
+  fields.finish(inner);
 }
 
 }  // namespace

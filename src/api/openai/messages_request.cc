@@ -114,7 +114,7 @@ class Translation {
       inner.fail(wrong_value("tool_choice.type",
                              fmt::format("must be auto, any, tool or none, got {}", describe(Json(type)))));
     }
-    finish_object(inner);
+    fields_.finish(inner);
   }
 
   // Templates have one of two switches. The budget is checked, as the reference does, but nothing ends a
@@ -143,7 +143,7 @@ class Translation {
     if (display != "summarized" && display != "omitted" && !inner.error())
       inner.fail(wrong_value("thinking.display", "must be summarized or omitted"));
     request_.omit_thinking = display == "omitted";
-    finish_object(inner);
+    fields_.finish(inner);
   }
 
   void switch_thinking(bool on) {
@@ -177,22 +177,17 @@ class Translation {
             {"json_schema", {{"name", "output"}, {"strict", true}, {"schema", *schema}}}};
       }
     }
-    finish_object(inner);
+    fields_.finish(inner);
   }
 
   void read_labels() {
     if (const Json* metadata = object_field(fields_, "", "metadata")) {
       FieldReader inner(*metadata, "metadata.");
       if (const auto user = inner.string("user_id")) chat_["user"] = *user;
-      finish_object(inner);
+      fields_.finish(inner);
     }
     (void)object_field(fields_, "", "cache_control");
     (void)fields_.string("service_tier");
-  }
-
-  void finish_object(const FieldReader& inner) {
-    if (inner.error()) fields_.fail(*inner.error());
-    for (std::string& name : inner.unknown_fields()) ignored_.push_back(std::move(name));
   }
 
   FieldReader fields_;

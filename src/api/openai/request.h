@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "api/openai/chat_history.h"
+#include "api/openai/chat_roles.h"
 #include "api/openai/output/output_parser.h"
 #include "base/ids.h"
 #include "base/result.h"
@@ -37,6 +38,7 @@ struct ParseOptions {
   std::vector<std::pair<std::string, std::string>>
       template_variables;                             // bos_token, eos_token, ... of the model
   HistoryShape history;                               // as the chat template wants it
+  ChatRoles roles;                                    // as the chat template knows them
   RenderFunction render;                              // the chat template; may be empty
   std::shared_ptr<const OutputFormat> output_format;  // of the model's answers; may be null
 };

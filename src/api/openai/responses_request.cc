@@ -156,7 +156,7 @@ class Translation {
         shown["format"] = *format;
         read_format(*format);
       }
-      finish_object(inner);
+      fields_.finish(inner);
     }
     echo_["text"] = std::move(shown);
   }
@@ -185,7 +185,7 @@ class Translation {
       if (!summary) summary = old_summary;
       // The reasoning itself is in the answer; no summary is made of it.
       if (summary) shown["summary"] = *summary;
-      finish_object(inner);
+      fields_.finish(inner);
     }
     names_.add("reasoning_effort", "reasoning.effort");
     echo_["reasoning"] = std::move(shown);
@@ -248,7 +248,7 @@ class Translation {
     FieldReader inner(*stream_options, "stream_options.");
     (void)inner.boolean("include_obfuscation");
     (void)inner.boolean("include_usage");
-    finish_object(inner);
+    fields_.finish(inner);
   }
 
   void read_labels() {
@@ -282,11 +282,6 @@ class Translation {
                            kMaxMetadataValue);
     }
     return std::nullopt;
-  }
-
-  void finish_object(const FieldReader& inner) {
-    if (inner.error()) fields_.fail(*inner.error());
-    for (std::string& name : inner.unknown_fields()) ignored_.push_back(std::move(name));
   }
 
   FieldReader fields_;

@@ -59,7 +59,8 @@ TEST(ChatRequest, MessageShapes) {
       {R"([{"role":"user","content":[{"text":"x"}]}])", "400 messages[0].content"},
       {R"([{"role":"user","content":[1]}])", "400 messages[0].content"},
       {R"([{"role":"user","content":"a"},{"role":"user","content":5}])", "400 messages[1].content"},
-      {R"([{"role":"foo","content":"x"}])", "ok"},
+      {R"([{"role":"foo","content":"x"}])", "400 messages[0].role"},
+      {R"([{"role":"developer","content":"x"}])", "ok"},
       {R"([{"role":"assistant","content":null}])", "ok"},
       {R"([{"role":"assistant"}])", "ok"},
   };
@@ -73,6 +74,26 @@ TEST(ChatRequest, ContentParts) {
   EXPECT_EQ(dump_json(content_of(R"([{"type":"text","text":"A"},{"type":"text","text":"B"}])", true)),
             R"([{"type":"text","text":"A"},{"type":"text","text":"B"}])");
   EXPECT_EQ(content_of(R"([{"type":"text","text":"A"}])", true), content_of(R"("A")", true));
+}
+
+// CASES B038.
+TEST(ChatRequest, RolesAreThoseOfTheApiOrTheTemplate) {
+  const auto role = [](const std::string& name, const std::string& source) {
+    ParseOptions options = test_options();
+    options.roles = ChatRoles(source);
+    const std::string body = fmt::format(R"({{"messages":[{{"role":"{}","content":"x"}}]}})", name);
+    const auto request = parse_chat_request(body, options);
+    return request ? parse_json(request->context_json)->at("messages")[0]["role"].get<std::string>()
+                   : verdict(request);
+  };
+  EXPECT_EQ(role("user", ""), "user");
+  EXPECT_EQ(role("tool", ""), "tool");
+  EXPECT_EQ(role("function", ""), "tool");
+  EXPECT_EQ(role("developer", "{{ m.role }}"), "system");
+  EXPECT_EQ(role("developer", "{% if m.role == 'developer' %}"), "developer");
+  EXPECT_EQ(role("ipython", "{% if m.role == \"ipython\" %}"), "ipython");
+  EXPECT_EQ(role("ipython", "{{ m.role }}"), "400 messages[0].role");
+  EXPECT_EQ(role("' + x + '", "{{ '' + x + '' }}"), "400 messages[0].role");
 }
 
 // CASES B040 and B041.

@@ -8,6 +8,7 @@ namespace pagoda::openai {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::UnorderedElementsAre;
 
 std::string check(const std::string& field) {
   return verdict(parse_completion_request(completion_body(field), test_options()));
@@ -337,6 +338,12 @@ TEST(CompletionRequest, OtherFields) {
       {R"("structured_outputs":{"regex":"a","choice":["b"]})", "400 structured_outputs.choice"},
       {R"("response_format":{"type":"json_object"},"guided_regex":"a")", "400 guided_regex"},
       {R"("structured_outputs":null)", "ok"},
+      {R"("structured_outputs":{"json_object":1})", "400 structured_outputs.json_object"},
+      {R"("structured_outputs":{"structural_tag":"x"})", "400 structured_outputs.structural_tag"},
+      {R"("response_format":{"type":"json_schema","json_schema":{"schema":{},"strict":"yes"}})",
+       "400 response_format.json_schema.strict"},
+      {R"("response_format":{"type":"json_schema","json_schema":{"schema":{},"name":5}})",
+       "400 response_format.json_schema.name"},
   };
   for (const Case& c : cases) EXPECT_EQ(check(c.field), c.verdict) << c.field;
   EXPECT_EQ(parse(R"("timeout":0.5)").common.timeout, std::chrono::milliseconds(500));
@@ -345,6 +352,10 @@ TEST(CompletionRequest, OtherFields) {
 
 TEST(CompletionRequest, UnknownFieldsAreReportedOrRefused) {
   EXPECT_THAT(parse(R"("foo":1,"bar":null,"max_tokens":3)").common.unknown_fields, ElementsAre("foo", "bar"));
+  EXPECT_THAT(parse(R"("structured_outputs":{"foo":1},"stream":true,"stream_options":{"bar":1},)"
+                    R"("response_format":{"type":"text","zap":1})")
+                  .common.unknown_fields,
+              UnorderedElementsAre("structured_outputs.foo", "stream_options.bar", "response_format.zap"));
   ParseOptions strict = test_options();
   strict.strict = true;
   const auto result = parse_completion_request(completion_body(R"("foo":1)"), strict);

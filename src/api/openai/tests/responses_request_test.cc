@@ -116,7 +116,7 @@ TEST(ResponsesRequest, UnknownFieldsAreReported) {
   ASSERT_TRUE(request) << request.error().message;
   EXPECT_EQ(request->chat.common.n, 1);
   EXPECT_EQ(request->chat.common.unknown_fields,
-            (std::vector<std::string>{"n", "messages", "zap", "text.verbosity", "reasoning.pace"}));
+            (std::vector<std::string>{"n", "messages", "zap", "reasoning.pace", "text.verbosity"}));
   ParseOptions strict = test_options();
   strict.strict = true;
   EXPECT_EQ(verdict(parse(R"({"input":"hi","n":3})", strict)), "400 n");

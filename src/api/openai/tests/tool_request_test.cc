@@ -189,6 +189,8 @@ TEST(ToolRequest, GrammarsOfTheRequestLeaveRoomForReasoningAndCalls) {
   const ChatRequest forced =
       parsed(both(R"("response_format":{"type":"json_object"},"tool_choice":"required")"));
   EXPECT_EQ(forced.common.grammar->param, "tool_choice");
+  const std::string both_wanted = R"("structured_outputs":{"choice":["a"]},"tool_choice":"required")";
+  EXPECT_EQ(verdict(parse_chat_request(chat_body(both(both_wanted)), options)), "400 tool_choice");
   options = options_with_format("");
   const ChatRequest plain = parsed(R"("response_format":{"type":"json_object"})");
   EXPECT_EQ(plain.common.grammar->kind, OutputGrammar::Kind::kJsonObject);
