@@ -5,24 +5,13 @@
 #include <utility>
 
 #include "api/http/api_state.h"
+#include "api/http/stored_routes.h"
 #include "api/http/template_setup.h"
 #include "base/check.h"
 #include "base/log.h"
 
 namespace pagoda::http {
 namespace {
-
-// Compressed bodies would need a limit on what they expand to; no client of this API sends them.
-bool is_encoded(const net::HttpRequest& request) {
-  const std::string_view encoding = request.header("content-encoding");
-  return !encoding.empty() && encoding != "identity";
-}
-
-void respond_unsupported_encoding(net::ResponseWriter& response) {
-  response.respond(
-      415, {{"Content-Type", "application/json"}},
-      transport_error_body(415, "Content-Encoding is not supported; send the JSON body as it is."));
-}
 
 void run_work(ApiState& state, const net::HttpRequest& request,
               const std::shared_ptr<net::ResponseWriter>& response, Work work, ErrorResponder respond) {
@@ -37,6 +26,15 @@ void run_work(ApiState& state, const net::HttpRequest& request,
 }
 
 }  // namespace
+
+// Compressed bodies would need a limit on what they expand to; no client of this API sends them.
+bool refuse_encoded(const net::HttpRequest& request, net::ResponseWriter& response) {
+  const std::string_view encoding = request.header("content-encoding");
+  if (encoding.empty() || encoding == "identity") return false;
+  response.respond(415, {{"Content-Type", "application/json"}},
+                   transport_error_body(415, "Content-Encoding is not supported; send the body as it is."));
+  return true;
+}
 
 ApiState::ApiState(ApiOptions options, telemetry::Metrics* metrics)
     : options_(std::move(options)), metrics_(metrics) {
@@ -89,7 +87,7 @@ net::Handler on_text_pool(std::shared_ptr<ApiState> state, Work work, ErrorRespo
   return [state = std::move(state), work, respond](net::HttpRequest request,
                                                    std::shared_ptr<net::ResponseWriter> response) {
     if (const auto error = state->unavailable()) return respond(*response, *error);
-    if (is_encoded(request)) return respond_unsupported_encoding(*response);
+    if (refuse_encoded(request, *response)) return;
     // Shared, as std::function wants to be copyable and the body is large.
     auto shared = std::make_shared<const net::HttpRequest>(std::move(request));
     state->service().run_on_text_pool([state, shared = std::move(shared), response = std::move(response),
@@ -107,7 +105,7 @@ Api::Api(ApiOptions options, telemetry::Metrics* metrics)
     : state_(std::make_shared<ApiState>(std::move(options), metrics)) {}
 Api::~Api() = default;
 
-void Api::register_routes(net::HttpServer& server) {
+void Api::register_routes(net::HttpServer& server, std::shared_ptr<BatchService> batches) {
   server.route("POST", "/v1/completions", on_text_pool(state_, handle_completion));
   server.route("POST", "/v1/chat/completions", on_text_pool(state_, handle_chat));
   server.route("POST", "/v1/responses", on_text_pool(state_, handle_responses));
@@ -118,6 +116,8 @@ void Api::register_routes(net::HttpServer& server) {
   server.route("POST", "/tokenize", on_text_pool(state_, handle_tokenize));
   server.route("POST", "/detokenize", on_text_pool(state_, handle_detokenize));
   server.route("POST", "/apply-template", on_text_pool(state_, handle_apply_template));
+  register_file_routes(state_, batches, server);
+  register_batch_routes(state_, batches, server);
   register_openapi_route(state_, server);
   register_info_routes(state_, server);
 }

@@ -16,6 +16,8 @@
 
 namespace pagoda::http {
 
+class BatchService;
+
 struct ApiOptions {
   std::string version;         // of /version
   bool strict_params = false;  // an unknown field is a 400
@@ -44,8 +46,9 @@ class Api {
   Api(const Api&) = delete;
   Api& operator=(const Api&) = delete;
 
-  // Before server.start(). The handlers share the state of this object, so they may outlive it.
-  void register_routes(net::HttpServer& server);
+  // Before server.start(). The handlers share the state of this object, so they may outlive it. Without
+  // `batches` the routes of files and batches answer 501.
+  void register_routes(net::HttpServer& server, std::shared_ptr<BatchService> batches = nullptr);
 
   // Until this call everything but /health/live, /version and /metrics is answered with 503 loading. Once.
   void set_ready(LoadedModel model);

@@ -47,7 +47,10 @@ struct BatchRunner::Shared {
 };
 
 BatchRunner::BatchRunner(const net::HttpServer& server, BatchRunnerOptions options)
-    : server_(server), options_(std::move(options)), shared_(std::make_shared<Shared>()) {}
+    : server_(server),
+      options_(std::move(options)),
+      shared_(std::make_shared<Shared>()),
+      check_(server, options_.endpoint) {}
 BatchRunner::~BatchRunner() = default;
 
 void BatchRunner::stop() {
@@ -105,26 +108,7 @@ Result<bool> BatchRunner::take_line(LineReader& input) {
 
 Result<void> BatchRunner::start_line(int64_t number, const std::string& text) {
   openai::BatchLine line = openai::parse_batch_line(text);
-  if (line.error) return fail_line(number, line, "invalid_line", *line.error);
-  const auto invalid = [](std::string message, const char* param) {
-    return make_error(ErrorKind::kInvalidArgument, std::move(message), param);
-  };
-  if (!options_.endpoint.empty() && line.url != options_.endpoint) {
-    return fail_line(
-        number, line, "mismatched_endpoint",
-        invalid(fmt::format("url is not {}, which is the endpoint of this batch.", options_.endpoint),
-                "url"));
-  }
-  if (!line.url.starts_with("/v1/") || line.url.starts_with("/v1/files") ||
-      line.url.starts_with("/v1/batches") || !server_.has_route("POST", line.url)) {
-    return fail_line(
-        number, line, "invalid_url",
-        invalid("url is not the path of a route that batches can use, as /v1/chat/completions.", "url"));
-  }
-  if (!seen_.insert(line.custom_id).second) {
-    return fail_line(number, line, "duplicate_custom_id",
-                     invalid("custom_id is that of an earlier line; each line needs its own.", "custom_id"));
-  }
+  if (const auto problem = check_.check(line)) return fail_line(number, line, problem->code, problem->error);
   for (const AnswerFile* file : {answers_, failures_}) {
     const auto ok = file->answer(line.custom_id);
     if (!ok) continue;

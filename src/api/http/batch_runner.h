@@ -7,9 +7,9 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
+#include "api/http/batch_check.h"
 #include "api/http/batch_files.h"
 #include "api/openai/batch_line.h"
 #include "base/result.h"
@@ -70,7 +70,7 @@ class BatchRunner {
   const std::shared_ptr<Shared> shared_;
   AnswerFile* answers_ = nullptr;
   AnswerFile* failures_ = nullptr;
-  std::unordered_set<std::string> seen_;  // custom_ids of this run
+  LineCheck check_;
   std::unordered_map<uint64_t, Flight> flights_;
   std::vector<uint64_t> retries_;
   std::chrono::steady_clock::time_point retry_at_;

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "api/http/api.h"
+#include "api/http/disk_files.h"
 
 namespace pagoda::http {
 namespace {
@@ -17,6 +18,8 @@ struct Row {
   const char* code;  // used when the error brings none
   int retry_after_s;
 };
+
+constexpr Row kStorageFullRow{507, "server_error", kStorageFull, 0};
 
 Row row_of(ErrorKind kind) {
   switch (kind) {
@@ -76,7 +79,7 @@ Row row_of_transport(int status) {
 }  // namespace
 
 HttpError http_error(const Error& error) {
-  const Row row = row_of(error.kind);
+  const Row row = error.code == kStorageFull ? kStorageFullRow : row_of(error.kind);
   return {row.status,
           {error.message, row.type, error.param, error.code.empty() ? std::string(row.code) : error.code},
           row.retry_after_s};

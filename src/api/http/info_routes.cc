@@ -1,11 +1,11 @@
 // Routes that only tell: models, health, version, metrics, blocks.
 #include <algorithm>
-#include <charconv>
 #include <string>
 #include <string_view>
 
 #include "api/http/api_state.h"
 #include "api/http/error_table.h"
+#include "api/http/query.h"
 #include "api/openai/json_text.h"
 #include "api/openai/response.h"
 
@@ -27,24 +27,8 @@ void list_models(const ApiState& state, net::ResponseWriter& response) {
   respond_json(response, openai::model_list_json(cards));
 }
 
-// RFC 3986, section 2.1; clients escape the slash of "org/model". What is no valid escape stays as it is.
-std::string percent_decoded(std::string_view text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    unsigned value = 0;
-    const char* const digits = text.data() + i + 1;
-    if (text[i] == '%' && i + 2 < text.size() &&
-        std::from_chars(digits, digits + 2, value, 16).ptr == digits + 2) {
-      out.push_back(static_cast<char>(value));
-      i += 2;
-    } else {
-      out.push_back(text[i]);
-    }
-  }
-  return out;
-}
-
 void show_model(const ApiState& state, const net::HttpRequest& request, net::ResponseWriter& response) {
+  // Clients escape the slash of "org/model".
   const std::string name = percent_decoded(std::string_view(request.path).substr(kModelsPath.size()));
   const auto& names = state.model().names;
   if (std::find(names.begin(), names.end(), name) == names.end()) {

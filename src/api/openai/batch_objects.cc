@@ -14,6 +14,9 @@ namespace {
 constexpr std::array kStatusNames = {"validating", "in_progress", "finalizing", "completed",
                                      "failed",     "cancelling",  "cancelled"};
 
+constexpr std::array<std::string_view, 6> kPurposes = {"assistants", "batch",     "evals",
+                                                       "fine-tune",  "user_data", "vision"};
+
 // OpenAI's limits.
 constexpr size_t kMaxMetadataPairs = 16, kMaxMetadataKey = 64, kMaxMetadataValue = 512;
 
@@ -75,6 +78,15 @@ void read_stored_errors(FieldReader& reader, BatchObject& batch) {
     batch.errors.push_back({fields.string("code").value_or(""), fields.string("message").value_or(""),
                             fields.string("param").value_or(""), time_of(fields, "line")});
   }
+}
+
+Result<std::vector<std::string>> unknown_fields(const FieldReader& reader, bool strict) {
+  auto unknown = reader.unknown_fields();
+  if (strict && !unknown.empty()) {
+    return make_error(ErrorKind::kInvalidArgument, fmt::format("{} is not a known field.", unknown.front()),
+                      unknown.front());
+  }
+  return unknown;
 }
 
 }  // namespace
@@ -203,11 +215,30 @@ Result<CreateBatchRequest> parse_create_batch_request(std::string_view body, boo
   }
   read_metadata(reader, request.metadata);
   if (reader.error()) return *reader.error();
-  const auto unknown = reader.unknown_fields();
-  if (strict && !unknown.empty()) {
-    return make_error(ErrorKind::kInvalidArgument, fmt::format("{} is not a known field.", unknown.front()),
-                      unknown.front());
+  request.unknown_fields = PAGODA_TRY(unknown_fields(reader, strict));
+  return request;
+}
+
+Result<CreateFileRequest> parse_create_file_request(
+    const std::vector<std::pair<std::string, std::string>>& fields, bool strict) {
+  Json object = Json::object();
+  for (const auto& [name, value] : fields) {
+    if (object.contains(name)) {
+      return make_error(ErrorKind::kInvalidArgument, fmt::format("{} is there twice.", name), name);
+    }
+    object[name] = value;
   }
+  FieldReader reader(object);
+  CreateFileRequest request;
+  request.filename = reader.string("file").value_or("");
+  if (request.filename.empty()) reader.fail("file", "file is missing.");
+  request.purpose = reader.string("purpose").value_or("");
+  if (request.purpose.empty()) reader.fail("purpose", "purpose is missing; it is mostly \"batch\".");
+  if (std::ranges::find(kPurposes, request.purpose) == kPurposes.end()) {
+    reader.fail("purpose", "purpose must be assistants, batch, evals, fine-tune, user_data or vision.");
+  }
+  if (reader.error()) return *reader.error();
+  request.unknown_fields = PAGODA_TRY(unknown_fields(reader, strict));
   return request;
 }
 

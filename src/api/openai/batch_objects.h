@@ -60,9 +60,19 @@ struct ListPage {
 };
 std::string list_json(const ListPage& page);
 
+// POST /v1/files. `fields` are those of the form, with the name of the file in place of its content.
+// kInvalidArgument with `param`.
+struct CreateFileRequest {
+  std::string filename, purpose;
+  std::vector<std::string> unknown_fields;
+};
+Result<CreateFileRequest> parse_create_file_request(
+    const std::vector<std::pair<std::string, std::string>>& fields, bool strict);
+
 struct CreateBatchRequest {
   std::string input_file_id, endpoint, completion_window;
   std::vector<std::pair<std::string, std::string>> metadata;
+  std::vector<std::string> unknown_fields;
 };
 // The body of POST /v1/batches. kInvalidArgument with `param`.
 Result<CreateBatchRequest> parse_create_batch_request(std::string_view body, bool strict);
