@@ -125,6 +125,9 @@ void add_serve_flags(CLI::App& app, ServeFlags& flags) {
   add(app, "--stream-interval", flags.stream_interval,
       "tokens of a choice that a stream sends together, but for the first and the last")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  add(app, "--batch-dir", flags.batch_dir,
+      "folder in which the files and batches of /v1/files and /v1/batches are kept; default: the server has "
+      "none");
   add(app, "--shutdown-timeout", flags.shutdown_timeout_s, "seconds that running requests get after SIGTERM")
       ->check(CLI::Range(0, 86400));
   add(app, "--max-body-bytes", flags.max_body_bytes, "largest request body")->check(CLI::PositiveNumber);

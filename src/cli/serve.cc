@@ -24,6 +24,9 @@ namespace {
 
 using SteadyTime = std::chrono::steady_clock::time_point;
 
+// Lines of a batch that wait for a sequence, so that none is left unused.
+constexpr int kWaitingLines = 16;
+
 void print_start_block(const ServeFlags& flags, const Runtime& runtime, const std::string& name,
                        uint16_t port, double load_s) {
   const RunPlan& plan = runtime.plan();
@@ -90,7 +93,8 @@ Result<void> run_serve(const ServeFlags& flags) {
       [&metrics](std::string_view handler, std::string_view method, int status, double seconds) {
         metrics.observe_http_request(handler, method, status, seconds);
       });
-  api.register_routes(server);
+  const auto batches = PAGODA_TRY(open_batches(flags, server));
+  api.register_routes(server, batches);
   const uint16_t port = PAGODA_TRY(server.start());
 
   auto runtime = PAGODA_TRY(
@@ -108,12 +112,14 @@ Result<void> run_serve(const ServeFlags& flags) {
                            clock);
   runtime->engine().start();
   api.set_ready(loaded_model(flags.engine, *runtime, service, names));
+  if (batches != nullptr) batches->start(static_cast<size_t>(service.max_num_seqs() + kWaitingLines));
   print_start_block(flags, *runtime, names.front(), port,
                     std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
 
   signals.set_interruptible(false);
   signals.wait();
   api.begin_drain();
+  if (batches != nullptr) batches->stop();
   runtime->engine().begin_drain();
   drain(server, {[&] { return runtime->engine().idle(); }, [&] { runtime->engine().stop(); }},
         std::chrono::seconds(flags.shutdown_timeout_s));

@@ -40,6 +40,12 @@ void print_ready(const ServeFlags& flags, const std::string& url, double load_s)
              flags.uds.empty() ? "" : " (Unix socket)");
 }
 
+Result<std::shared_ptr<http::BatchService>> open_batches(const ServeFlags& flags,
+                                                         const net::HttpServer& server) {
+  if (flags.batch_dir.empty()) return std::shared_ptr<http::BatchService>();
+  return http::BatchService::open(flags.batch_dir, server);
+}
+
 void drain(net::HttpServer& server, const DrainedEngine& engine, std::chrono::seconds timeout) {
   const SteadyTime deadline = std::chrono::steady_clock::now() + timeout;
   const auto busy = [&] { return server.active_requests() > 0 || !engine.idle(); };

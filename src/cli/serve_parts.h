@@ -4,8 +4,11 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
+#include "api/http/batch_service.h"
+#include "base/result.h"
 #include "cli/flags.h"
 #include "net/http_server.h"
 
@@ -17,6 +20,10 @@ std::string base_url(const ServeFlags& flags, uint16_t port);
 // What curl needs beside the URL: the Unix socket, if there is one.
 std::string curl_option(const ServeFlags& flags);
 void print_ready(const ServeFlags& flags, const std::string& url, double load_s);
+
+// What --batch-dir asks for; null without it.
+Result<std::shared_ptr<http::BatchService>> open_batches(const ServeFlags& flags,
+                                                         const net::HttpServer& server);
 
 // What drain() asks of an engine.
 struct DrainedEngine {

@@ -24,15 +24,20 @@ constexpr const char* kNoGeneration =
     "This server makes embeddings and generates no text: start a model that generates, without --runner "
     "pooling or --task embed.";
 
+// Lines of a batch that are under way: enough for a batch of the engine.
+constexpr size_t kBatchWindow = 64;
+
 double seconds(TimePoint from, TimePoint to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
 void observe(const engine::PoolingTimes& times, telemetry::Metrics& metrics) {
   telemetry::RequestSample sample;
-  sample.e2e_latency_s = seconds(times.arrived, times.finished);
-  sample.queue_time_s = seconds(times.arrived, times.started);
-  sample.inference_time_s = seconds(times.started, times.finished);
+  if (!times.background) {  // else the times say only when others left it room
+    sample.e2e_latency_s = seconds(times.arrived, times.finished);
+    sample.queue_time_s = seconds(times.arrived, times.started);
+    sample.inference_time_s = seconds(times.started, times.finished);
+  }
   sample.prompt_tokens = times.tokens;
   sample.finished_reason =
       times.cancelled ? telemetry::FinishedReason::kAbort : telemetry::FinishedReason::kStop;
@@ -81,7 +86,8 @@ Result<void> run_serve_pooling(const ServeFlags& flags) {
       [&metrics](std::string_view handler, std::string_view method, int status, double seconds) {
         metrics.observe_http_request(handler, method, status, seconds);
       });
-  api.register_routes(server);
+  const auto batches = PAGODA_TRY(open_batches(flags, server));
+  api.register_routes(server, batches);
   const uint16_t port = PAGODA_TRY(server.start());
 
   auto runtime = PAGODA_TRY(PoolingRuntime::load(
@@ -103,12 +109,14 @@ Result<void> run_serve_pooling(const ServeFlags& flags) {
   loaded.names = names;
   loaded.quantization = runtime->plan().format();
   api.set_ready(std::move(loaded));
+  if (batches != nullptr) batches->start(kBatchWindow);
   print_start_block(flags, *runtime, names.front(), port,
                     std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
 
   signals.set_interruptible(false);
   signals.wait();
   api.begin_drain();
+  if (batches != nullptr) batches->stop();
   runtime->engine().begin_drain();
   drain(server, {[&] { return runtime->engine().idle(); }, [&] { runtime->engine().stop(); }},
         std::chrono::seconds(flags.shutdown_timeout_s));

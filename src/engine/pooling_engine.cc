@@ -49,30 +49,38 @@ Result<uint64_t> PoolingEngine::submit(PoolingRequest request) {
   job->request = std::move(request);
   job->times.arrived = clock_.now();
   job->times.tokens = job->tokens;
+  job->times.background = job->request.background;
   const std::lock_guard lock(mutex_);
   if (draining_) return make_error(ErrorKind::kShuttingDown, "The server is shutting down.");
-  const bool many = static_cast<int64_t>(jobs_.size()) >= options_.max_num_queued_reqs;
-  if (many || (!jobs_.empty() && queued_tokens_ + job->tokens > options_.max_num_queued_tokens)) {
-    ++stats_.rejected;
-    return make_error(
-        ErrorKind::kOverloaded,
-        fmt::format("{} requests of {} tokens wait already; the limits are {} (--max-num-queued-reqs) and {} "
-                    "(--max-num-queued-tokens).",
-                    jobs_.size(), queued_tokens_, options_.max_num_queued_reqs,
-                    options_.max_num_queued_tokens));
-  }
+  Queue& queue = queues_[job->request.background ? 1 : 0];
+  PAGODA_TRY(admit(queue, job->tokens));
   job->id = next_id_++;
-  queued_tokens_ += job->tokens;
+  queue.tokens += job->tokens;
   const uint64_t id = job->id;
-  jobs_.push_back(std::move(job));
+  queue.jobs.push_back(std::move(job));
   wake_.notify_one();
   return id;
 }
 
+Result<void> PoolingEngine::admit(const Queue& queue, int64_t tokens) {
+  const bool many = static_cast<int64_t>(queue.jobs.size()) >= options_.max_num_queued_reqs;
+  const bool long_ones = !queue.jobs.empty() && queue.tokens + tokens > options_.max_num_queued_tokens;
+  if (!many && !long_ones) return {};
+  ++stats_.rejected;
+  return make_error(
+      ErrorKind::kOverloaded,
+      fmt::format("{} requests of {} tokens wait already; the limits are {} (--max-num-queued-reqs) and {} "
+                  "(--max-num-queued-tokens).",
+                  queue.jobs.size(), queue.tokens, options_.max_num_queued_reqs,
+                  options_.max_num_queued_tokens));
+}
+
 void PoolingEngine::cancel(uint64_t id) {
   const std::lock_guard lock(mutex_);
-  for (const auto& job : jobs_) {
-    if (job->id == id) job->cancelled = true;
+  for (const Queue& queue : queues_) {
+    for (const auto& job : queue.jobs) {
+      if (job->id == id) job->cancelled = true;
+    }
   }
   wake_.notify_one();
 }
@@ -93,41 +101,45 @@ void PoolingEngine::stop() {
 
 bool PoolingEngine::idle() const {
   const std::lock_guard lock(mutex_);
-  return jobs_.empty();
+  return queues_[0].jobs.empty() && queues_[1].jobs.empty();
 }
 
 PoolingStats PoolingEngine::stats() const {
   const std::lock_guard lock(mutex_);
   PoolingStats stats = stats_;
-  stats.waiting = static_cast<int64_t>(jobs_.size()) - stats.running;
+  stats.waiting = static_cast<int64_t>(queues_[0].jobs.size() + queues_[1].jobs.size()) - stats.running;
   return stats;
 }
 
-// One sequence of each job in turn until nothing fits; what comes next time is rotated to the front. Under
-// the lock.
+// Under the lock.
 std::vector<PoolingEngine::Item> PoolingEngine::next_batch() {
   std::vector<Item> batch;
+  take_turns(queues_[queues_[0].jobs.empty() ? 1 : 0].jobs, &batch);
+  return batch;
+}
+
+// One sequence of each job in turn until nothing fits; what comes next time is rotated to the front.
+void PoolingEngine::take_turns(std::deque<std::shared_ptr<Job>>& jobs, std::vector<Item>* batch) {
   int64_t room = embedder_.batch_tokens(), runs = 0;
   size_t idle_turns = 0;
   const auto max_sequences = static_cast<size_t>(embedder_.batch_sequences());
-  while (batch.size() < max_sequences && idle_turns < jobs_.size()) {
-    const std::shared_ptr<Job> job = jobs_.front();
+  while (batch->size() < max_sequences && idle_turns < jobs.size()) {
+    const std::shared_ptr<Job> job = jobs.front();
     if (job->next < job->request.sequences.size()) {
       const auto count = static_cast<int64_t>(job->request.sequences[job->next].size());
-      if (count > room && !batch.empty()) break;
+      if (count > room && !batch->empty()) break;
       room -= count;
       if (job->next == job->done) ++runs;
       if (job->next == 0) job->times.started = clock_.now();
-      batch.push_back({job, job->next++});
+      batch->push_back({job, job->next++});
       idle_turns = 0;
     } else {
       ++idle_turns;
     }
-    jobs_.pop_front();
-    jobs_.push_back(job);
+    jobs.pop_front();
+    jobs.push_back(job);
   }
   stats_.running = runs;
-  return batch;
 }
 
 void PoolingEngine::run_batch(const std::vector<Item>& batch) {
@@ -151,12 +163,14 @@ void PoolingEngine::settle(const std::vector<Item>& batch) {
     }
     const auto over = [&](const std::shared_ptr<Job>& job) {
       const bool ends = stopping_ || job->cancelled || job->done == job->request.sequences.size();
-      if (!ends) return false;
-      queued_tokens_ -= job->tokens;
-      ended.push_back(job);
-      return true;
+      if (ends) ended.push_back(job);
+      return ends;
     };
-    jobs_.erase(std::remove_if(jobs_.begin(), jobs_.end(), over), jobs_.end());
+    for (Queue& queue : queues_) {
+      const size_t before = ended.size();
+      std::erase_if(queue.jobs, over);
+      for (size_t i = before; i < ended.size(); ++i) queue.tokens -= ended[i]->tokens;
+    }
   }
   for (const auto& job : ended) {
     if (job->done == job->request.sequences.size()) {
@@ -193,10 +207,12 @@ void PoolingEngine::loop() {
     bool stopping = false;
     {
       std::unique_lock lock(mutex_);
-      wake_.wait(lock, [&] { return stopping_ || !jobs_.empty(); });
+      const auto has_jobs = [](const Queue& queue) { return !queue.jobs.empty(); };
+      wake_.wait(lock, [&] { return stopping_ || std::ranges::any_of(queues_, has_jobs); });
       stopping = stopping_;
-      const bool cancelled =
-          std::any_of(jobs_.begin(), jobs_.end(), [](const auto& job) { return job->cancelled; });
+      const bool cancelled = std::ranges::any_of(queues_, [](const Queue& queue) {
+        return std::ranges::any_of(queue.jobs, [](const auto& job) { return job->cancelled; });
+      });
       if (!stopping && !cancelled) batch = next_batch();
     }
     if (!batch.empty()) run_batch(batch);

@@ -1,6 +1,7 @@
 // Vectors instead of tokens: requests of token sequences, run in batches on one thread.
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -23,6 +24,7 @@ struct PoolingRequest {
   std::vector<std::vector<TokenId>> sequences;  // one or more, each of 1 to max_tokens() tokens
   int64_t dimensions =
       0;  // the first so many numbers of each vector, made length 1 again; 0 = all as they are
+  bool background = false;  // runs when nothing else waits
   // Called once, on the engine thread, which it should not keep: one vector for each sequence, or kCancelled,
   // or kShuttingDown.
   std::function<void(Result<Vectors>)> done;
@@ -42,11 +44,12 @@ struct PoolingStats {
 struct PoolingTimes {
   TimePoint arrived, started, finished;
   int64_t tokens = 0;
-  bool cancelled = false;
+  bool cancelled = false, background = false;
 };
 
 // A batch takes one sequence of each request in turn, so that a request of a thousand texts delays one of a
-// single text by a batch and not by a thousand texts.
+// single text by a batch and not by a thousand texts. What runs in the background shares no batch with
+// others, comes when there are no others, and queues apart, so that it takes nobody's place.
 class PoolingEngine {
  public:
   // `embedder` must outlive the engine and belongs to its thread; `observe` may be null and is called there.
@@ -75,8 +78,15 @@ class PoolingEngine {
     size_t sequence = 0;
   };
 
+  struct Queue {
+    std::deque<std::shared_ptr<Job>> jobs;  // in the order of their turns
+    int64_t tokens = 0;
+  };
+
   void loop();
+  Result<void> admit(const Queue& queue, int64_t tokens);
   std::vector<Item> next_batch();
+  void take_turns(std::deque<std::shared_ptr<Job>>& jobs, std::vector<Item>* batch);
   void run_batch(const std::vector<Item>& batch);
   void settle(const std::vector<Item>& batch);
   void finish(const std::shared_ptr<Job>& job, Result<Vectors> result);
@@ -87,8 +97,7 @@ class PoolingEngine {
   const std::function<void(const PoolingTimes&)> observe_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<std::shared_ptr<Job>> jobs_;  // in the order of their turns
-  int64_t queued_tokens_ = 0;
+  std::array<Queue, 2> queues_;  // the second runs in the background
   PoolingStats stats_;
   uint64_t next_id_ = 1;
   bool draining_ = false, stopping_ = false;

@@ -87,6 +87,7 @@ Result<uint64_t> EmbeddingService::embed(const EmbeddingRequest& request, Embedd
     num_tokens.push_back(static_cast<int64_t>(work.sequences.back().size()));
   }
   work.dimensions = request.dimensions.value_or(0);
+  work.background = request.background;
   work.done = [post = post_, num_tokens = std::move(num_tokens),
                done = std::move(done)](Result<engine::Vectors> result) {
     // Shared, as std::function wants to be copyable.

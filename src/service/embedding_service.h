@@ -24,6 +24,7 @@ struct EmbeddingRequest {
   bool add_special_tokens = true;
   // Keep the first so many tokens of each input, special ones included; 0 = off, -1 = what the model takes.
   int64_t truncate_prompt_tokens = 0;
+  bool background = false;            // runs when nothing else does
   std::optional<int64_t> dimensions;  // the first so many numbers, made length 1 again
 };
 

@@ -65,6 +65,7 @@ Result<void> handle_embeddings(ApiState& state, const net::HttpRequest& request,
   service::EmbeddingRequest work;
   work.inputs.assign(std::make_move_iterator(wanted.inputs.begin()),
                      std::make_move_iterator(wanted.inputs.end()));
+  work.background = request.background;
   work.add_special_tokens = wanted.add_special_tokens;
   work.truncate_prompt_tokens = wanted.common.truncate_prompt_tokens;
   work.dimensions = wanted.dimensions;
@@ -94,7 +95,8 @@ std::vector<openai::RankedDocument> rank(const service::EmbeddingAnswer& result,
 Result<void> handle_rerank(ApiState& state, const net::HttpRequest& request, const Response& response) {
   service::EmbeddingService* const service = PAGODA_TRY(embeddings(state));
   auto wanted = PAGODA_TRY(openai::parse_rerank_request(request.body, state.parse_options()));
-  const auto work = request_of_texts({wanted.query}, wanted.documents, wanted.common, "documents");
+  auto work = request_of_texts({wanted.query}, wanted.documents, wanted.common, "documents");
+  work.background = request.background;
   const openai::EmbeddingHead head = head_of(state, request, wanted.common, "rerank-");
   net::Headers headers = headers_of(request, wanted.common);
   return answer(*service, work, response, std::move(headers),
@@ -109,7 +111,8 @@ Result<void> handle_score(ApiState& state, const net::HttpRequest& request, cons
   service::EmbeddingService* const service = PAGODA_TRY(embeddings(state));
   auto wanted = PAGODA_TRY(openai::parse_score_request(request.body, state.parse_options()));
   const size_t num_first = wanted.first.size();
-  const auto work = request_of_texts(std::move(wanted.first), wanted.second, wanted.common, "text_2");
+  auto work = request_of_texts(std::move(wanted.first), wanted.second, wanted.common, "text_2");
+  work.background = request.background;
   const openai::EmbeddingHead head = head_of(state, request, wanted.common, "score-");
   return answer(*service, work, response, headers_of(request, wanted.common),
                 [head, num_first](const service::EmbeddingAnswer& result) {

@@ -36,12 +36,14 @@ std::vector<TokenId> sequence(int first, size_t length) {
 class PoolingEngineTest : public ::testing::Test {
  protected:
   // Submits and gives the place where the result will be.
-  std::future<Result<Vectors>> submit(std::vector<std::vector<TokenId>> sequences, int64_t dimensions = 0) {
+  std::future<Result<Vectors>> submit(std::vector<std::vector<TokenId>> sequences, int64_t dimensions = 0,
+                                      bool background = false) {
     auto promise = std::make_shared<std::promise<Result<Vectors>>>();
     auto future = promise->get_future();
     PoolingRequest request;
     request.sequences = std::move(sequences);
     request.dimensions = dimensions;
+    request.background = background;
     request.done = [promise](Result<Vectors> result) { promise->set_value(std::move(result)); };
     const auto id = engine_.submit(std::move(request));
     if (id) {
@@ -115,6 +117,33 @@ TEST_F(PoolingEngineTest, ARequestAloneMayPassTheBoundOfTokens) {
   auto result = submit(std::vector<std::vector<TokenId>>(20, sequence(1, 10)));
   engine_.start();
   EXPECT_TRUE(result.get());
+}
+
+TEST_F(PoolingEngineTest, TheBackgroundComesLastAndSharesNoBatch) {
+  auto background = submit({sequence(1, 2), sequence(2, 2)}, 0, true);
+  auto many = submit({sequence(3, 4), sequence(4, 4), sequence(5, 4), sequence(6, 4)});
+  auto one = submit({sequence(7, 2)});
+  engine_.start();
+  const auto vectors = background.get();
+  ASSERT_TRUE(vectors);
+  EXPECT_EQ((*vectors)[1], (std::vector<float>{2, 2, 3}));
+  EXPECT_TRUE(many.get());
+  EXPECT_TRUE(one.get());
+  engine_.stop();
+  EXPECT_EQ(embedder_.batches, (std::vector<std::vector<int>>{{3, 7, 4}, {5, 6}, {1, 2}}));
+}
+
+TEST_F(PoolingEngineTest, TheBackgroundTakesNobodysPlaceInTheQueue) {
+  std::vector<std::future<Result<Vectors>>> results;
+  for (int i = 0; i < 3; ++i) results.push_back(submit({sequence(1, 10)}, 0, true));
+  auto too_many = submit({sequence(1, 1)}, 0, true);
+  EXPECT_EQ(error_of(too_many), ErrorKind::kOverloaded);
+  for (int i = 0; i < 3; ++i) results.push_back(submit({sequence(2, 10)}));
+  EXPECT_EQ(engine_.stats().waiting, 6);
+  engine_.start();
+  for (auto& result : results) EXPECT_TRUE(result.get());
+  auto later = submit({sequence(3, 10), sequence(3, 10), sequence(3, 10), sequence(3, 10)}, 0, true);
+  EXPECT_TRUE(later.get());
 }
 
 TEST_F(PoolingEngineTest, CancelEndsARequestAndNoOther) {
