@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "api/http/api.h"
+#include "api/http/batch_service.h"
 #include "base/thread_pool.h"
 #include "engine/engine.h"
 #include "net/http_server.h"
@@ -39,6 +40,7 @@ struct ScriptedServer::Parts {
   std::unique_ptr<service::Service> service;
   std::unique_ptr<http::Api> api;
   std::unique_ptr<net::HttpServer> server;
+  std::shared_ptr<http::BatchService> batches;  // may be null
   uint16_t port = 0;
 };
 
@@ -97,7 +99,10 @@ Result<std::unique_ptr<ScriptedServer>> ScriptedServer::start(ScriptTable table,
                                       double seconds) {
         metrics->observe_http_request(handler, method, status, seconds);
       });
-  parts.api->register_routes(*parts.server);
+  if (!options.batch_dir.empty()) {
+    parts.batches = PAGODA_TRY(http::BatchService::open(options.batch_dir, *parts.server));
+  }
+  parts.api->register_routes(*parts.server, parts.batches);
   parts.port = PAGODA_TRY(parts.server->start());
   parts.engine->start();
   if (!options.stay_loading) {
@@ -107,6 +112,7 @@ Result<std::unique_ptr<ScriptedServer>> ScriptedServer::start(ScriptTable table,
     loaded.template_variables = {{"bos_token", "<s>"}, {"eos_token", "</s>"}};
     loaded.max_logprobs = options.max_logprobs;
     parts.api->set_ready(std::move(loaded));
+    if (parts.batches != nullptr) parts.batches->start(static_cast<size_t>(options.max_num_seqs));
   }
   return result;
 }
@@ -118,6 +124,7 @@ uint16_t ScriptedServer::port() const {
 void ScriptedServer::drain_and_stop(double seconds) {
   if (parts_->server == nullptr || parts_->api == nullptr) return;
   parts_->api->begin_drain();
+  if (parts_->batches != nullptr) parts_->batches->stop();
   parts_->engine->begin_drain();
   parts_->server->begin_drain();
   const TimePoint deadline =

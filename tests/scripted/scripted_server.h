@@ -24,6 +24,7 @@ struct ScriptedServerOptions {
   int max_logprobs = 20;
   size_t max_body_bytes = size_t{32} << 20;
   std::string fim_template;  // empty: the model can't fill in the middle
+  std::string batch_dir;     // of files and batches; empty: there are none
   int64_t seed = -1, stream_interval = 1;
   std::string
       chat_template;  // empty: turns between <|im_start|> and <|im_end|>, role "reject" raises an error

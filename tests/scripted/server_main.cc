@@ -38,6 +38,7 @@ ScriptedServerOptions read_options(std::map<std::string, std::string>& flags) {
   options.max_logprobs = static_cast<int>(number("--max-logprobs", options.max_logprobs));
   options.chat_template = flags["--chat-template"];
   options.fim_template = flags["--fim-template"];
+  options.batch_dir = flags["--batch-dir"];
   options.seed = number("--seed", options.seed);
   options.stream_interval = number("--stream-interval", options.stream_interval);
   return options;

@@ -327,6 +327,37 @@ constexpr ContractField kRefusedFields[] = {
     {"use_beam_search", R"({"type":"boolean"})", "false", "true is a 501."},
 };
 
+constexpr ContractField kFileFields[] = {
+    {"file", R"({"type":"string","format":"binary","minLength":1,"maxLength":209715200})", "required",
+     "The file; the part of the form has its name."},
+    {"purpose", R"({"type":"string","enum":["assistants","batch","evals","fine-tune","user_data","vision"]})",
+     "required", "batch for what a batch reads; others are only kept."},
+};
+
+constexpr ContractField kBatchFields[] = {
+    {"input_file_id", R"({"type":"string"})", "required",
+     "A file with the purpose batch: a request in each line, at most 50000."},
+    {"endpoint", R"({"type":"string"})", "required",
+     "The url of every line: a route under /v1 that takes a POST, as /v1/chat/completions."},
+    {"completion_window", R"({"type":"string","enum":["24h"]})", "required",
+     "Has no effect: a batch runs when nothing else does, and never expires."},
+    {"metadata",
+     R"({"type":"object","maxProperties":16,"additionalProperties":{"type":"string","maxLength":512}})", "",
+     "Texts of up to 512 bytes, with keys of up to 64."},
+};
+
+constexpr ContractField kPageFields[] = {
+    {"after", R"({"type":"string"})", "", "The last id of the page before."},
+    {"order", R"({"type":"string","enum":["asc","desc"]})", "desc", "By the time of their making."},
+};
+constexpr ContractField kFilePageFields[] = {
+    {"limit", R"({"type":"integer","minimum":1,"maximum":10000})", "10000", "Files of a page."},
+    {"purpose", R"({"type":"string"})", "any", "Only those of this purpose."},
+};
+constexpr ContractField kBatchPageFields[] = {
+    {"limit", R"({"type":"integer","minimum":1,"maximum":100})", "20", "Batches of a page."},
+};
+
 constexpr FieldGroup kModel{"Model", kModelFields};
 constexpr FieldGroup kParts{"Parts of an answer", kPartsFields};
 constexpr FieldGroup kSampling{"Sampling and the end of the output", kSamplingFields};
@@ -348,13 +379,19 @@ constexpr FieldGroup kPooling{"Embeddings, rerank and score", kPoolingFields};
 constexpr FieldGroup kEmbedding{"Embeddings", kEmbeddingFields};
 constexpr FieldGroup kRerank{"Rerank", kRerankFields};
 constexpr FieldGroup kScore{"Score", kScoreFields};
+constexpr FieldGroup kFile{"A file, as multipart/form-data", kFileFields};
+constexpr FieldGroup kBatch{"A batch", kBatchFields};
+constexpr FieldGroup kPage{"Lists of files and batches, in the query", kPageFields};
+constexpr FieldGroup kFilePage{"Lists of files, in the query", kFilePageFields};
+constexpr FieldGroup kBatchPage{"Lists of batches, in the query", kBatchPageFields};
 constexpr FieldGroup kRefused{"Tokenize and apply-template", kRefusedFields};
 
 using Groups = const FieldGroup* const;
 constexpr Groups kAllGroups[] = {&kModel,    &kSampling,    &kCall,     &kGrammar, &kGeneration, &kCompletion,
                                  &kChat,     &kMessageList, &kTemplate, &kEffort,  &kResponses,  &kMessages,
                                  &kTokenize, &kDetokenize,  &kRefused,  &kPooling, &kEmbedding,  &kRerank,
-                                 &kScore,    &kInfill,      &kGenerate, &kParts};
+                                 &kScore,    &kInfill,      &kGenerate, &kParts,   &kFile,       &kBatch,
+                                 &kPage,     &kFilePage,    &kBatchPage};
 constexpr Groups kOfCompletions[] = {&kModel, &kCompletion, &kSampling, &kCall, &kGrammar, &kGeneration};
 constexpr Groups kOfInfill[] = {&kModel, &kInfill, &kSampling, &kCall, &kGrammar, &kGeneration};
 constexpr Groups kOfGenerate[] = {&kModel, &kGenerate, &kSampling, &kCall, &kGrammar, &kGeneration};
@@ -370,6 +407,10 @@ constexpr Groups kOfDetokenize[] = {&kModel, &kDetokenize};
 constexpr Groups kOfEmbeddings[] = {&kModel, &kEmbedding, &kPooling};
 constexpr Groups kOfRerank[] = {&kModel, &kRerank, &kPooling};
 constexpr Groups kOfScore[] = {&kModel, &kScore, &kPooling};
+constexpr Groups kOfFile[] = {&kFile};
+constexpr Groups kOfBatch[] = {&kBatch};
+constexpr Groups kOfFilePage[] = {&kPage, &kFilePage};
+constexpr Groups kOfBatchPage[] = {&kPage, &kBatchPage};
 
 using Names = const char* const;
 constexpr Names kNeedsPrompt[] = {"prompt"};
@@ -379,10 +420,14 @@ constexpr Names kNeedsInput[] = {"input"};
 constexpr Names kNeedsDocuments[] = {"query", "documents"};
 constexpr Names kNeedsTexts[] = {"text_1", "text_2"};
 constexpr Names kNeedsTokens[] = {"tokens"};
+constexpr Names kNeedsFile[] = {"file", "purpose"};
+constexpr Names kNeedsBatch[] = {"input_file_id", "endpoint", "completion_window"};
 constexpr Names kNeedsMaxTokens[] = {"messages", "max_tokens"};
 
 constexpr int kPostStatuses[] = {400, 404, 408, 413, 415, 431, 500, 501, 503, 504};
 constexpr int kGetStatuses[] = {400, 404, 408, 413, 431, 500, 503};
+
+constexpr int kStoredStatuses[] = {400, 404, 408, 413, 415, 431, 500, 501, 503, 507};
 
 constexpr const char* kError = "Error";
 constexpr AnswerKind kJson = AnswerKind::kJson;
@@ -402,6 +447,29 @@ constexpr ContractRoute with_error(ContractRoute route, const char* error) {
 }
 constexpr ContractRoute get(const char* path, const char* summary, const char* answer) {
   return {"GET", path, summary, {}, {}, kJson, answer, kError, kGetStatuses};
+}
+
+// Of files and batches.
+constexpr ContractRoute stored(const char* method, const char* path, const char* summary,
+                               const char* answer) {
+  return {method, path, summary, {}, {}, kJson, answer, kError, kStoredStatuses};
+}
+constexpr ContractRoute with_body(ContractRoute route, std::span<Groups> groups, std::span<Names> required) {
+  route.groups = groups;
+  route.required = required;
+  return route;
+}
+constexpr ContractRoute with_query(ContractRoute route, std::span<Groups> groups) {
+  route.query = groups;
+  return route;
+}
+constexpr ContractRoute as_form(ContractRoute route) {
+  route.body_type = "multipart/form-data";
+  return route;
+}
+constexpr ContractRoute bytes(ContractRoute route) {
+  route.answer_kind = AnswerKind::kBytes;
+  return route;
 }
 
 constexpr std::array kRoutes = {
@@ -428,6 +496,16 @@ constexpr std::array kRoutes = {
     post("/v2/rerank", "The same as /rerank", kOfRerank, kNeedsDocuments, "Ranking"),
     post("/score", "Closeness of pairs of texts", kOfScore, kNeedsTexts, "Scores"),
     post("/v1/score", "The same as /score", kOfScore, kNeedsTexts, "Scores"),
+    as_form(with_body(stored("POST", "/v1/files", "Keeps a file", "File"), kOfFile, kNeedsFile)),
+    with_query(stored("GET", "/v1/files", "Lists files", "FileList"), kOfFilePage),
+    stored("GET", "/v1/files/{id}", "One file, without its content", "File"),
+    stored("DELETE", "/v1/files/{id}", "Removes a file that no batch needs", "DeletedFile"),
+    bytes(stored("GET", "/v1/files/{id}/content", "The content of a file", "")),
+    with_body(stored("POST", "/v1/batches", "Runs the requests of a file when nothing else runs", "Batch"),
+              kOfBatch, kNeedsBatch),
+    with_query(stored("GET", "/v1/batches", "Lists batches", "BatchList"), kOfBatchPage),
+    stored("GET", "/v1/batches/{id}", "One batch", "Batch"),
+    stored("POST", "/v1/batches/{id}/cancel", "Ends a batch; what is answered stays", "Batch"),
     get("/v1/models", "The models of this server", "ModelList"),
     get("/v1/models/{id}", "One model", "Model"),
     get("/health", "Ready for requests? 503 while loading or draining", "Status"),
@@ -441,8 +519,6 @@ constexpr std::array kRoutes = {
 };
 
 constexpr MissingPart kMissing[] = {
-    {"/v1/files", "files of batches"},
-    {"/v1/batches", "batches at idle priority; `pagoda batch` runs a file of requests"},
     {"/v1/ws", "WebSocket"},
     {"pagoda.v1.LLMService", "gRPC"},
 };

@@ -23,18 +23,20 @@ struct FieldGroup {
   std::span<const ContractField> fields;
 };
 
-enum class AnswerKind : uint8_t { kJson, kJsonOrStream, kText };
+enum class AnswerKind : uint8_t { kJson, kJsonOrStream, kText, kBytes };
 
 struct ContractRoute {
   const char* method;
   const char* path;
   const char* summary;
-  std::span<const FieldGroup* const> groups;  // of the body; none for GET
+  std::span<const FieldGroup* const> groups;  // of the body; may be none
   std::span<const char* const> required;
   AnswerKind answer_kind;
   const char* answer;             // a name in contract_schemas()
   const char* error;              // likewise
   std::span<const int> statuses;  // beside 200
+  std::span<const FieldGroup* const> query = {};
+  const char* body_type = "application/json";
 };
 
 // A route or field of the wire contract that this version lacks.

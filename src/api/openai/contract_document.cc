@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <string>
 
 #include "api/openai/contract.h"
@@ -55,7 +56,7 @@ const char* status_text(int status) {
     case 400:
       return "The request is wrong; param names the field.";
     case 404:
-      return "No such model or route.";
+      return "No such model, file, batch or route.";
     case 408:
       return "The request did not arrive in time.";
     case 413:
@@ -70,6 +71,8 @@ const char* status_text(int status) {
       return "This server or model can't do that.";
     case 503:
       return "Loading, draining, or too many requests wait; see Retry-After.";
+    case 507:
+      return "The disk is full.";
     case 504:
       return "The time limit of the request has passed.";
     default:
@@ -81,6 +84,8 @@ Json answers(const ContractRoute& route) {
   Json content = Json::object();
   if (route.answer_kind == AnswerKind::kText) {
     content["text/plain"] = {{"schema", {{"type", "string"}}}};
+  } else if (route.answer_kind == AnswerKind::kBytes) {
+    content["application/octet-stream"] = {{"schema", {{"type", "string"}, {"format", "binary"}}}};
   } else {
     content["application/json"] = reference(route.answer);
   }
@@ -95,19 +100,33 @@ Json answers(const ContractRoute& route) {
   return result;
 }
 
-Json operation(const ContractRoute& route) {
-  Json result = {{"summary", route.summary}};
+Json parameters(const ContractRoute& route) {
+  Json list = Json::array();
   const std::string_view path = route.path;
   if (const size_t open = path.find('{'); open != std::string_view::npos) {
     const std::string name(path.substr(open + 1, path.find('}') - open - 1));
-    result["parameters"] = Json::array({{{"name", name},
-                                         {"in", "path"},
-                                         {"required", true},
-                                         {"schema", {{"type", "string"}, {"minLength", 1}}}}});
+    list.push_back({{"name", name},
+                    {"in", "path"},
+                    {"required", true},
+                    {"schema", {{"type", "string"}, {"minLength", 1}}}});
   }
+  for (const FieldGroup* group : route.query) {
+    for (const ContractField& field : group->fields) {
+      list.push_back({{"name", field.name},
+                      {"in", "query"},
+                      {"description", field.meaning},
+                      {"schema", Json::parse(field.schema)}});
+    }
+  }
+  return list;
+}
+
+Json operation(const ContractRoute& route) {
+  Json result = {{"summary", route.summary}};
+  if (Json list = parameters(route); !list.empty()) result["parameters"] = std::move(list);
   if (!route.groups.empty()) {
     result["requestBody"] = {{"required", true},
-                             {"content", {{"application/json", {{"schema", body_schema(route)}}}}}};
+                             {"content", {{route.body_type, {{"schema", body_schema(route)}}}}}};
   }
   result["responses"] = answers(route);
   return result;
@@ -158,11 +177,14 @@ std::string range_text(const Json& schema) {
   return text;
 }
 
-// The routes whose body has this group.
+// The routes whose body or query has this group.
 std::string routes_of(const FieldGroup& group) {
+  const auto has_group = [&group](std::span<const FieldGroup* const> groups) {
+    return std::find(groups.begin(), groups.end(), &group) != groups.end();
+  };
   std::string text;
   for (const ContractRoute& route : contract_routes()) {
-    if (std::find(route.groups.begin(), route.groups.end(), &group) == route.groups.end()) continue;
+    if (!has_group(route.groups) && !has_group(route.query)) continue;
     text += fmt::format("{}`{}`", text.empty() ? "" : ", ", route.path);
   }
   return text;
@@ -175,7 +197,8 @@ std::string openapi_document(std::string_view version) {
                    {"info", {{"title", "pagoda"}, {"version", std::string(version)}}},
                    {"paths", Json::object()}};
   for (const ContractRoute& route : contract_routes()) {
-    const std::string method = std::string_view(route.method) == "GET" ? "get" : "post";
+    std::string method = route.method;
+    for (char& c : method) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     document["paths"][route.path][method] = operation(route);
   }
   for (const ContractSchema& schema : contract_schemas()) {

@@ -11,6 +11,7 @@
 #include <map>
 #include <set>
 
+#include "api/openai/batch_objects.h"
 #include "api/openai/embedding_request.h"
 #include "api/openai/field_reader.h"
 #include "api/openai/generate_request.h"
@@ -96,6 +97,18 @@ std::vector<ParsedRoute> parsed_routes() {
       {"/v1/score", ignoring(parse_score_request), {"{}"}},
       {"/tokenize", ignoring(parse_tokenize_request), {"{}", R"({"prompt":"p"})", "{" + turn + "}"}},
       {"/detokenize", ignoring(parse_detokenize_request), {"{}", R"({"tokens":[1]})"}},
+      {"/v1/files",
+       [](std::string_view body, const ParseOptions& parse) {
+         std::vector<std::pair<std::string, std::string>> form;
+         for (const auto& item : Json::parse(body).items()) form.emplace_back(item.key(), item.value());
+         (void)parse_create_file_request(form, parse.strict);
+       },
+       {"{}", R"({"file":"a.jsonl","purpose":"batch"})"}},
+      {"/v1/batches",
+       [](std::string_view body, const ParseOptions& parse) {
+         (void)parse_create_batch_request(body, parse.strict);
+       },
+       {"{}"}},
       {"/apply-template", ignoring(parse_apply_template_request), {"{}", "{" + turn + "}"}},
   };
 }
@@ -164,7 +177,9 @@ TEST(Contract, TheDocumentIsCompleteAndItsReferencesExist) {
   const Json document = Json::parse(openapi_document("1.2.3"));
   EXPECT_EQ(document["openapi"], "3.1.0");
   EXPECT_EQ(document["info"]["version"], "1.2.3");
-  EXPECT_EQ(document["paths"].size(), contract_routes().size());
+  size_t operations = 0;
+  for (const Json& path : document["paths"]) operations += path.size();
+  EXPECT_EQ(operations, contract_routes().size());
   expect_known_references(document["paths"], document["components"]["schemas"]);
   expect_known_references(document["components"], document["components"]["schemas"]);
   const Json& body =
@@ -172,6 +187,10 @@ TEST(Contract, TheDocumentIsCompleteAndItsReferencesExist) {
   EXPECT_EQ(body["schema"]["required"], Json::array({"prompt"}));
   EXPECT_EQ(body["schema"]["properties"]["n"]["type"], Json::array({"integer", "null"}));
   EXPECT_TRUE(body["schema"]["properties"]["stream_options"]["properties"].contains("include_usage"));
+  const Json& files = document["paths"]["/v1/files"];
+  EXPECT_TRUE(files["post"]["requestBody"]["content"].contains("multipart/form-data"));
+  EXPECT_EQ(files["get"]["parameters"].size(), 4u);
+  EXPECT_TRUE(document["paths"]["/v1/files/{id}"].contains("delete"));
 }
 
 // tests/data/api_names.txt has the names of the wire contract: each is described, or listed as missing.
