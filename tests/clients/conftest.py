@@ -21,10 +21,10 @@ def plain_server():
 
 
 @pytest.fixture
-def faultless_server():
+def faultless_server(tmp_path):
     """For requests made by chance: their temperatures, penalties and allowed tokens reach every token of the
     vocabulary, and here none of them fails on purpose."""
-    running = protocol.Server(max_model_len=4096, faults=0)
+    running = protocol.Server(max_model_len=4096, faults=0, batch_dir=tmp_path / "batches")
     yield running
     assert running.stop() == 0
 

@@ -24,8 +24,8 @@ FILE_KEYS = [
 ]
 BATCH_KEYS = {
     "id", "object", "endpoint", "errors", "input_file_id", "completion_window", "status", "output_file_id",
-    "error_file_id", "created_at", "in_progress_at", "expires_at", "finalizing_at", "completed_at", "failed_at",
-    "expired_at", "cancelling_at", "cancelled_at", "request_counts", "metadata",
+    "error_file_id", "created_at", "in_progress_at", "expires_at", "finalizing_at", "completed_at",
+    "failed_at", "expired_at", "cancelling_at", "cancelled_at", "request_counts", "metadata",
 }  # fmt: skip
 FINAL = ("completed", "failed", "cancelled")
 
@@ -253,10 +253,12 @@ class BatchesTest(BatchTest):
         good = {"input_file_id": file, "endpoint": "/v1/completions", "completion_window": "24h"}
         other = self.upload("x", "user_data")["id"]
         for change in (
-            {"input_file_id": "file-none"}, {"input_file_id": 5}, {"input_file_id": other}, {"input_file_id": None},
+            {"input_file_id": "file-none"}, {"input_file_id": 5}, {"input_file_id": other},
+            {"input_file_id": None},
             {"endpoint": "/v1/none"}, {"endpoint": "/v1/files"}, {"endpoint": None}, {"endpoint": "/health"},
             {"completion_window": "1h"}, {"completion_window": None}, {"completion_window": 24},
-            {"metadata": []}, {"metadata": {"a": 1}}, {"metadata": {"a" * 65: "x"}}, {"metadata": {"a": "x" * 513}},
+            {"metadata": []}, {"metadata": {"a": 1}}, {"metadata": {"a" * 65: "x"}},
+            {"metadata": {"a": "x" * 513}},
             {"metadata": {str(i): "x" for i in range(17)}},
         ):  # fmt: skip
             self.assert_error(self.server.post("/v1/batches", {**good, **change}), 400, list(change)[0])
@@ -300,7 +302,7 @@ class BatchesTest(BatchTest):
             thread.join()
         after = self.get(f"/v1/batches/{batch['id']}")["request_counts"]["completed"]
         self.assertEqual({stream.output() for stream in texts}, {"abcdefghijklmnopqrstuvwxyz" * 2})
-        # Four streams are in all steps of half a second, in which the batch alone answers four a second and more.
+        # Four streams fill half a second, in which the batch alone would answer four lines and more.
         self.assertLessEqual(after - before, 4)
         self.assertEqual(self.cancel(batch["id"])[0], 200)
         self.wait(batch["id"])
