@@ -40,6 +40,13 @@ TEST(ErrorTable, FollowsTheContract) {
             "model_not_found");
 }
 
+TEST(ErrorTable, AFullDiskHasAStatusOfItsOwn) {
+  const HttpError full = http_error(make_error(ErrorKind::kIo, "No space", "", "insufficient_storage"));
+  EXPECT_EQ(full.status, 507);
+  EXPECT_EQ(full.body.code, "insufficient_storage");
+  EXPECT_EQ(http_error(make_error(ErrorKind::kIo, "Broken")).status, 500);
+}
+
 TEST(ErrorTable, RetryAfterIsAHeader) {
   RecordingWriter writer;
   respond_error(writer, make_error(ErrorKind::kOverloaded, "full"));
