@@ -95,6 +95,16 @@ Result<void> BatchJob::fail(std::vector<openai::BatchError> errors) {
   return {};
 }
 
+// Somebody may have changed the folder.
+bool BatchJob::has_input(const openai::BatchObject& batch) const {
+  const auto file = store_.file(batch.input_file_id);
+  return file && size_of(store_.content_path(file->id)) == file->bytes;
+}
+
+Result<void> BatchJob::fail_input() {
+  return fail({{"file_not_found", "The input file is gone or was changed.", "input_file_id", 0}});
+}
+
 Result<std::vector<openai::BatchError>> BatchJob::find_errors(LineReader& input,
                                                               const openai::BatchObject& batch,
                                                               int64_t& count) {
@@ -131,8 +141,8 @@ Result<std::vector<openai::BatchError>> BatchJob::find_errors(LineReader& input,
 }
 
 Result<void> BatchJob::validate(const openai::BatchObject& batch) {
+  if (!has_input(batch)) return fail_input();
   const std::string path = store_.content_path(batch.input_file_id);
-  if (size_of(path) == 0) return fail({{"file_not_found", "The input file is gone.", "input_file_id", 0}});
   const net::UniqueFd fd = PAGODA_TRY(open_for_reading(path));
   LineReader reader(fd.get(), kMaxBatchLineBytes);
   int64_t count = 0;
@@ -148,8 +158,8 @@ Result<void> BatchJob::validate(const openai::BatchObject& batch) {
 }
 
 Result<void> BatchJob::run_lines(const openai::BatchObject& batch) {
+  if (!has_input(batch)) return fail_input();
   const std::string path = store_.content_path(batch.input_file_id);
-  if (size_of(path) == 0) return fail({{"file_not_found", "The input file is gone.", "input_file_id", 0}});
   const net::UniqueFd fd = PAGODA_TRY(open_for_reading(path));
   LineReader reader(fd.get(), kMaxBatchLineBytes);
   auto answers = AnswerFile::open(store_.output_path(id_));

@@ -36,6 +36,8 @@ class BatchJob {
   Result<openai::BatchObject> name_results(const openai::BatchObject& batch);
   Result<void> publish(const openai::BatchObject& batch) const;
   Result<void> fail(std::vector<openai::BatchError> errors);
+  bool has_input(const openai::BatchObject& batch) const;
+  Result<void> fail_input();
   // Moves the batch on unless it isn't at `from` any more.
   Result<openai::BatchObject> move_on(openai::BatchStatus from,
                                       const std::function<void(openai::BatchObject&)>& change);

@@ -113,7 +113,10 @@ Result<void> BatchStore::load() {
 void BatchStore::load_batch(const std::string& id) {
   const auto text = read_file(batch_path(id));
   auto batch = text ? openai::parse_batch_object(*text) : std::nullopt;
-  if (!batch || batch->id != id) {
+  const auto is_file = [](const std::string& file) { return is_id(file, kFilePrefix); };
+  const auto may_be_file = [&](const std::string& file) { return file.empty() || is_file(file); };
+  if (!batch || batch->id != id || !is_file(batch->input_file_id) || !may_be_file(batch->output_file_id) ||
+      !may_be_file(batch->error_file_id)) {
     log::error("{} describes no batch and is left alone", batch_path(id));
     return;
   }

@@ -301,11 +301,15 @@ TEST_F(BatchManagerTest, EveryStageCanBeDoneAgain) {
 }
 
 TEST_F(BatchManagerTest, DamagedAnswersAndALostInputFailTheBatchAlone) {
-  const auto damaged = create(lines(2)), lost = create(lines(2)), good = create(lines(2));
+  const auto damaged = create(lines(2)), lost = create(lines(2)), cut = create(lines(2));
+  const auto good = create(lines(2));
   set_status(damaged->id, BatchStatus::kInProgress);
   write(store_->output_path(damaged->id), "no answer\nat all\n");
   ::unlink(store_->content_path(lost->input_file_id).c_str());
+  write(store_->content_path(cut->input_file_id), line("c0"));
+  set_status(cut->id, BatchStatus::kInProgress);
   manager_->start(1);
+  EXPECT_EQ(codes(wait_for_end(cut->id)), std::vector<std::string>{"file_not_found:0"});
   EXPECT_EQ(codes(wait_for_end(damaged->id)), std::vector<std::string>{"server_error:0"});
   EXPECT_EQ(codes(wait_for_end(lost->id)), std::vector<std::string>{"file_not_found:0"});
   EXPECT_EQ(wait_for_end(good->id).status, BatchStatus::kCompleted);

@@ -61,9 +61,10 @@ TEST_F(BatchStoreTest, WhatWasNotWrittenToItsEndIsRemovedAtTheStart) {
 
 TEST_F(BatchStoreTest, DamagedDescriptionsAreLeftAloneAndDisturbNothing) {
   const auto good = add_file("good"), bad = add_file("bad"), other = add_file("other");
-  const auto batch = add_batch(good.id), broken = add_batch(good.id);
+  const auto batch = add_batch(good.id), broken = add_batch(good.id), elsewhere = add_batch(good.id);
   write(store_->content_path(bad.id) + ".json", R"({"id":)");
   write(store_->content_path(other.id) + ".json", openai::file_json(good));  // another one's
+  change(elsewhere.id, [](openai::BatchObject& object) { object.input_file_id = "../lock"; });
   write(path("batches/" + broken.id + ".json"), R"({"id":")" + broken.id + R"(","status":"lost"})");
   open();
   ASSERT_EQ(store_->files().size(), 1u);
