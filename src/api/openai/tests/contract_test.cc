@@ -100,7 +100,8 @@ std::vector<ParsedRoute> parsed_routes() {
       {"/v1/files",
        [](std::string_view body, const ParseOptions& parse) {
          std::vector<std::pair<std::string, std::string>> form;
-         for (const auto& item : Json::parse(body).items()) form.emplace_back(item.key(), item.value());
+         const Json fields = Json::parse(body);
+         for (const auto& item : fields.items()) form.emplace_back(item.key(), item.value());
          (void)parse_create_file_request(form, parse.strict);
        },
        {"{}", R"({"file":"a.jsonl","purpose":"batch"})"}},
