@@ -59,7 +59,7 @@ void BatchManager::loop() {
     const std::lock_guard lock(mutex_);
     if (!ended) {
       log::error("{} is tried again in {} ms: {}", current_id_, retry_delay_.count(), ended.error().message);
-      delayed_[current_id_] = std::chrono::steady_clock::now() + retry_delay_;
+      delayed_[current_id_] = {std::chrono::steady_clock::now() + retry_delay_, job->progress()};
     }
     current_.reset();
     current_id_.clear();
@@ -70,8 +70,8 @@ std::optional<openai::BatchObject> BatchManager::pick(std::optional<Time>& wake)
   const Time now = std::chrono::steady_clock::now();
   for (const std::string& id : store_.unfinished_batches()) {
     const auto delay = delayed_.find(id);
-    if (delay != delayed_.end() && delay->second > now) {
-      wake = std::min(wake.value_or(delay->second), delay->second);
+    if (delay != delayed_.end() && delay->second.until > now) {
+      wake = std::min(wake.value_or(delay->second.until), delay->second.until);
       continue;
     }
     if (auto batch = store_.batch(id)) return *std::move(batch);
@@ -151,12 +151,15 @@ openai::BatchObject BatchManager::view(openai::BatchObject batch) const {
   batch.output_file_id.clear();
   batch.error_file_id.clear();
   const std::lock_guard lock(mutex_);
+  BatchProgress progress;
   if (batch.id == current_id_) {
-    // Once the answers are counted, the batch itself has the numbers.
-    const BatchProgress progress = current_->progress();
-    batch.failed = std::max(batch.failed, progress.failed);
-    batch.completed = std::max(batch.completed, progress.done - progress.failed);
+    progress = current_->progress();
+  } else if (const auto delay = delayed_.find(batch.id); delay != delayed_.end()) {
+    progress = delay->second.progress;
   }
+  // Once the answers are counted, the batch itself has the numbers.
+  batch.failed = std::max(batch.failed, progress.failed);
+  batch.completed = std::max(batch.completed, progress.done - progress.failed);
   return batch;
 }
 

@@ -45,6 +45,10 @@ class BatchManager {
 
  private:
   using Time = std::chrono::steady_clock::time_point;
+  struct Delayed {
+    Time until;
+    BatchProgress progress;  // when the disk refused
+  };
 
   void loop();
   // Waits for a batch that can run; null after stop().
@@ -61,7 +65,7 @@ class BatchManager {
   bool stopping_ = false;
   std::string current_id_;
   std::shared_ptr<BatchJob> current_;
-  std::map<std::string, Time> delayed_;
+  std::map<std::string, Delayed> delayed_;
   std::thread thread_;
 };
 
