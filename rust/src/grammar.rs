@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail, ensure, Context, Result};
-use llguidance::api::TopLevelGrammar;
+use llguidance::api::{StopReason, TopLevelGrammar};
 use llguidance::{regex_to_lark, Matcher, ParserFactory};
 use serde_json::Value;
 use toktrie::{ApproximateTokEnv, TokEnv, TokRxInfo, TokTrie};
@@ -136,7 +136,7 @@ impl GrammarFactory {
             GrammarKind::JsonSchema => TopLevelGrammar::from_json_schema(json_schema(text)?),
             GrammarKind::Regex => {
                 check_nesting(text)?;
-                TopLevelGrammar::from_lark(format!("start: /{}/", regex_to_lark(unanchored(text)?, "")))
+                TopLevelGrammar::from_lark(format!("start: /{}/", regex_to_lark(checked_regex(text)?, "")))
             }
             GrammarKind::Choice => TopLevelGrammar::from_lark(choice(text)?),
             GrammarKind::Lark => {
@@ -151,7 +151,12 @@ impl GrammarFactory {
         }
         let mut matcher = GrammarMatcher { inner, words };
         // What no text matches would end a stream with an error later.
-        matcher.mask().context("nothing matches it")?;
+        matcher.mask().map_err(|error| match error.to_string() {
+            reason if reason.contains(&format!("{:?}", StopReason::NoExtensionBias)) => {
+                anyhow!("nothing matches it")
+            }
+            _ => error.context("nothing matches it"),
+        })?;
         Ok(matcher)
     }
 }
@@ -164,15 +169,17 @@ fn step_aside(thread_id: i32) {
     }
 }
 
-/// The parser's state and the rest of the message are of no use to a client.
+/// The parser's state and the rest of the message are of no use to a client, nor are options of the library.
 fn one_line(error: &str) -> String {
     let text = error.lines().next().unwrap_or_default();
+    let text = text.split(" Enable '").next().unwrap_or_default();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn json_schema(text: &str) -> Result<Value> {
     let schema: Value = serde_json::from_str(text).context("it is not JSON")?;
     common_multiple(&schema, 1)?;
+    check_bounds(&schema)?;
     let mut schema = match schema {
         Value::Object(schema) => schema,
         Value::Bool(true) => serde_json::Map::new(),
@@ -180,6 +187,27 @@ fn json_schema(text: &str) -> Result<Value> {
     };
     schema.insert("x-guidance".into(), serde_json::json!({ "whitespace_pattern": JSON_WHITESPACE }));
     Ok(Value::Object(schema))
+}
+
+/// The grammar of a number is made from bounds that are doubles.
+fn check_bounds(schema: &Value) -> Result<()> {
+    const BOUNDS: [&str; 4] = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"];
+    const MAX_EXACT: u64 = 1 << 53;
+    match schema {
+        Value::Array(items) => items.iter().try_for_each(check_bounds),
+        Value::Object(members) => members.iter().try_for_each(|(name, value)| match value {
+            Value::Number(number) if BOUNDS.contains(&name.as_str()) => {
+                let exact = match number.as_i64() {
+                    Some(number) => number.unsigned_abs() <= MAX_EXACT,
+                    None => number.as_f64().is_some_and(|number| number.abs() < MAX_EXACT as f64),
+                };
+                ensure!(exact, "{name} is {number}; bounds from -2^53 to 2^53 are exact");
+                Ok(())
+            }
+            _ => check_bounds(value),
+        }),
+        _ => Ok(()),
+    }
 }
 
 fn greatest_common_divisor(a: u64, b: u64) -> u64 {
@@ -225,6 +253,17 @@ fn common_multiple(schema: &Value, so_far: u64) -> Result<u64> {
         _ => {}
     }
     Ok(multiple)
+}
+
+/// Without anchors. The library's own check knows neither a lone backslash nor a place.
+fn checked_regex(regex: &str) -> Result<&str> {
+    let bare = unanchored(regex)?;
+    if let Err(error) = regex_syntax::ast::parse::Parser::new().parse(bare) {
+        let skipped = regex.find(bare).unwrap_or_default();
+        let place = regex[..skipped + error.span().start.offset].chars().count() + 1;
+        bail!("{} (at character {place})", error.kind());
+    }
+    Ok(bare)
 }
 
 /// The whole output matches anyway. Anchors anywhere else are left to be refused.

@@ -67,6 +67,8 @@ TEST(Grammar, WrongTextIsAnErrorOfOneLine) {
       {GrammarKind::kRegex, "["},
       {GrammarKind::kRegex, "("},
       {GrammarKind::kRegex, "*"},
+      {GrammarKind::kRegex, "\\"},
+      {GrammarKind::kRegex, "^a\\"},
       {GrammarKind::kRegex, "(?<=x)*"},
       {GrammarKind::kJsonSchema, R"({"type":"object","properties":{"foo":"bar"}})"},
       {GrammarKind::kJsonSchema, R"({"type":"hiccup"})"},
@@ -78,6 +80,8 @@ TEST(Grammar, WrongTextIsAnErrorOfOneLine) {
       {GrammarKind::kJsonSchema, R"({"$ref":"http://x/y"})"},
       {GrammarKind::kJsonSchema, R"({"enum":[]})"},
       {GrammarKind::kJsonSchema, R"({"type":"string","minLength":3,"maxLength":2})"},
+      {GrammarKind::kJsonSchema, R"({"type":"integer","minimum":9007199254740993})"},
+      {GrammarKind::kJsonSchema, R"({"items":{"exclusiveMaximum":-1e300}})"},
       {GrammarKind::kChoice, "[]"},
       {GrammarKind::kLark, "start: this is (not"},
       {GrammarKind::kLark, "other: \"a\""},
@@ -88,6 +92,18 @@ TEST(Grammar, WrongTextIsAnErrorOfOneLine) {
     EXPECT_EQ(message.find('\n'), std::string::npos) << message;
     EXPECT_LT(message.size(), 600u) << message;
   }
+}
+
+TEST(Grammar, ErrorsSayWhatAndWhere) {
+  EXPECT_EQ(error_of(GrammarKind::kRegex, "^ab["), "unclosed character class (at character 4)");
+  EXPECT_EQ(error_of(GrammarKind::kRegex, "\\"),
+            "incomplete escape sequence, reached end of pattern prematurely (at character 1)");
+  EXPECT_EQ(error_of(GrammarKind::kJsonSchema, R"({"maximum":9007199254740995})"),
+            "maximum is 9007199254740995; bounds from -2^53 to 2^53 are exact");
+  EXPECT_EQ(error_of(GrammarKind::kJsonSchema, R"({"type":"integer","maximum":9007199254740992})"), "");
+  const std::string one_of = R"({"oneOf":[{"type":"integer"},{"type":"number"}]})";
+  EXPECT_EQ(error_of(GrammarKind::kJsonSchema, one_of), "oneOf constraints are not supported.");
+  EXPECT_EQ(error_of(GrammarKind::kRegex, "[^\\x00-\\x{10FFFF}]"), "nothing matches it");
 }
 
 // CASES B101: an error or a matcher, and the process lives.
