@@ -54,6 +54,7 @@ test: setup $(BUILD)/build.ninja
 	@scripts/fetch_model smollm2-135m > /dev/null || echo "No model: the tests that need one will be skipped."
 	@scripts/venv > /dev/null
 	@scripts/venv clients > /dev/null
+	@scripts/venv clients/older_openai > /dev/null
 	ctest --test-dir $(BUILD) -j $(JOBS) --output-on-failure --no-tests=error -LE '^(slow|perf)$$'
 
 # bench/README.md tells what each figure means and how long each target takes.
