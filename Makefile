@@ -55,6 +55,7 @@ test: setup $(BUILD)/build.ninja
 	@scripts/venv > /dev/null
 	@scripts/venv clients > /dev/null
 	@scripts/venv clients/older_openai > /dev/null
+	@scripts/npm clients/javascript > /dev/null || echo "No npm packages: the JavaScript tests will be skipped."
 	ctest --test-dir $(BUILD) -j $(JOBS) --output-on-failure --no-tests=error -LE '^(slow|perf)$$'
 
 # bench/README.md tells what each figure means and how long each target takes.
