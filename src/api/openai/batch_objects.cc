@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "api/openai/common_fields.h"
 #include "api/openai/field_reader.h"
 #include "api/openai/json_text.h"
 
@@ -78,15 +79,6 @@ void read_stored_errors(FieldReader& reader, BatchObject& batch) {
     batch.errors.push_back({fields.string("code").value_or(""), fields.string("message").value_or(""),
                             fields.string("param").value_or(""), time_of(fields, "line")});
   }
-}
-
-Result<std::vector<std::string>> unknown_fields(const FieldReader& reader, bool strict) {
-  auto unknown = reader.unknown_fields();
-  if (strict && !unknown.empty()) {
-    return make_error(ErrorKind::kInvalidArgument, fmt::format("{} is not a known field.", unknown.front()),
-                      unknown.front());
-  }
-  return unknown;
 }
 
 }  // namespace
@@ -214,8 +206,7 @@ Result<CreateBatchRequest> parse_create_batch_request(std::string_view body, boo
     reader.fail("completion_window", "completion_window must be \"24h\".");
   }
   read_metadata(reader, request.metadata);
-  if (reader.error()) return *reader.error();
-  request.unknown_fields = PAGODA_TRY(unknown_fields(reader, strict));
+  PAGODA_TRY(finish_fields(reader, strict, &request.unknown_fields));
   return request;
 }
 
@@ -237,8 +228,7 @@ Result<CreateFileRequest> parse_create_file_request(
   if (std::ranges::find(kPurposes, request.purpose) == kPurposes.end()) {
     reader.fail("purpose", "purpose must be assistants, batch, evals, fine-tune, user_data or vision.");
   }
-  if (reader.error()) return *reader.error();
-  request.unknown_fields = PAGODA_TRY(unknown_fields(reader, strict));
+  PAGODA_TRY(finish_fields(reader, strict, &request.unknown_fields));
   return request;
 }
 

@@ -133,12 +133,8 @@ Result<Json> read_messages(const Json* messages, const ParseOptions& options) {
 }
 
 void add_kwargs(FieldReader& fields, Json* context) {
-  const Json* kwargs = fields.value("chat_template_kwargs");
+  const Json* kwargs = fields.object("chat_template_kwargs");
   if (kwargs == nullptr) return;
-  if (!kwargs->is_object()) {
-    return fields.fail("chat_template_kwargs",
-                       fmt::format("chat_template_kwargs must be an object, got {}.", describe(*kwargs)));
-  }
   if (kwargs->size() > kMaxTemplateArguments) {
     return fields.fail("chat_template_kwargs",
                        fmt::format("chat_template_kwargs has {} entries; at most {} are allowed.",
@@ -155,10 +151,7 @@ void add_kwargs(FieldReader& fields, Json* context) {
 }
 
 void add_documents(FieldReader& fields, Json* context) {
-  const Json* documents = fields.value("documents");
-  if (documents != nullptr && !documents->is_array()) {
-    return fields.fail("documents", fmt::format("documents must be a list, got {}.", describe(*documents)));
-  }
+  const Json* documents = fields.list("documents");
   (*context)["documents"] = documents == nullptr ? Json(nullptr) : *documents;
 }
 

@@ -122,7 +122,7 @@ Result<ChatRequest> read_chat_request(const Json& body, const ParseOptions& opti
   request.context_json = read_chat_context(fields, options, tools.shown);
   read_parsing(fields, options, tools, &request);
   enforce_call(fields, tools, &request);
-  PAGODA_TRY(finish_fields(fields, options, &common.unknown_fields));
+  PAGODA_TRY(finish_fields(fields, options.strict, &common.unknown_fields));
   PAGODA_TRY(check_fan_out(common, 1));
   return request;
 }

@@ -71,20 +71,6 @@ Json shared_chat_fields(FieldReader& fields) {
   return chat;
 }
 
-const Json* object_field(FieldReader& fields, const std::string& prefix, const char* name) {
-  const Json* json = fields.value(name);
-  if (json == nullptr || json->is_object()) return json;
-  fields.fail(wrong_value(prefix + name, fmt::format("must be an object, got {}", describe(*json))));
-  return nullptr;
-}
-
-const Json* list_field(FieldReader& fields, const std::string& prefix, const char* name) {
-  const Json* json = fields.value(name);
-  if (json == nullptr || json->is_array()) return json;
-  fields.fail(wrong_value(prefix + name, fmt::format("must be a list, got {}", describe(*json))));
-  return nullptr;
-}
-
 std::string required_string(FieldReader& fields, const std::string& prefix, const char* name) {
   std::string text = fields.string(name).value_or("");
   if (text.empty()) fields.fail(wrong_value(prefix + name, "must be a non-empty string"));
@@ -101,10 +87,9 @@ Result<std::string> type_of(const Json& item, const std::string& param) {
 Result<std::vector<std::string>> finish_translation(FieldReader& fields, const ParseOptions& options,
                                                     std::vector<std::string> ignored) {
   std::vector<std::string> names;
-  PAGODA_TRY(finish_fields(fields, options, &names));
+  PAGODA_TRY(finish_fields(fields, options.strict, &names));
   if (options.strict && !ignored.empty()) return wrong_value(ignored.front(), "has no effect here");
   names.insert(names.end(), ignored.begin(), ignored.end());
-  if (names.size() > kMaxReportedFields) names.resize(kMaxReportedFields);
   return names;
 }
 
@@ -121,10 +106,14 @@ std::string FieldNames::own_name(const std::string& chat) const {
   return name == nullptr ? chat : name->second + chat.substr(name->first.size());
 }
 
-Result<ChatRequest> FieldNames::read(const Json& chat, const ParseOptions& options) const {
+Result<ChatRequest> FieldNames::read(const Json& chat, const ParseOptions& options,
+                                     std::vector<std::string> unknown) const {
   auto request = read_chat_request(chat, options);
   if (!request) return own_error(std::move(request).error());
   if (auto& grammar = request->common.grammar) grammar->param = own_name(grammar->param);
+  for (const std::string& name : request->common.unknown_fields) unknown.push_back(own_name(name));
+  if (unknown.size() > kMaxReportedFields) unknown.resize(kMaxReportedFields);
+  request->common.unknown_fields = std::move(unknown);
   return request;
 }
 

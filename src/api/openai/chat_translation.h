@@ -20,11 +20,6 @@ Error wrong_value(const std::string& param, std::string_view what);
 // what the server shall do with the request.
 Json shared_chat_fields(FieldReader& fields);
 
-// The field as an object or list; null when absent or of another kind, which is then the reader's error.
-// `prefix` is the reader's.
-const Json* object_field(FieldReader& fields, const std::string& prefix, const char* name);
-const Json* list_field(FieldReader& fields, const std::string& prefix, const char* name);
-
 // A non-empty string. An absent one is the reader's error.
 std::string required_string(FieldReader& fields, const std::string& prefix, const char* name);
 
@@ -41,7 +36,9 @@ class FieldNames {
  public:
   void add(std::string chat, std::string own) { names_[std::move(chat)] = std::move(own); }
   // read_chat_request() of a translated body, with its errors and those to come in the client's words.
-  Result<ChatRequest> read(const Json& chat, const ParseOptions& options) const;
+  // `unknown` are fields that the translation knows nothing of; those that chat doesn't know come on top.
+  Result<ChatRequest> read(const Json& chat, const ParseOptions& options,
+                           std::vector<std::string> unknown) const;
   std::string own_name(const std::string& chat) const;
   // The error with the field's own name in `param` and in the message.
   Error own_error(Error error) const;

@@ -62,11 +62,8 @@ void read_stop(FieldReader& fields, std::vector<std::string>* stop) {
 }
 
 void read_logit_bias(FieldReader& fields, const ParseOptions& options, SamplingFields* sampling) {
-  const Json* json = fields.value("logit_bias");
+  const Json* json = fields.object("logit_bias");
   if (json == nullptr) return;
-  if (!json->is_object()) {
-    return fields.fail("logit_bias", fmt::format("logit_bias must be an object, got {}.", describe(*json)));
-  }
   for (const auto& item : json->items()) {
     const std::string& key = item.key();
     int64_t id = -1;
@@ -139,14 +136,10 @@ void read_sampling(FieldReader& fields, const ParseOptions& options, SamplingFie
 
 void read_stream(FieldReader& fields, CommonFields* common) {
   common->stream = fields.boolean("stream").value_or(false);
-  const Json* options = fields.value("stream_options");
+  const Json* options = fields.object("stream_options");
   if (options == nullptr) return;
   if (!common->stream)
     return fields.fail("stream_options", "stream_options is allowed only when stream is true.");
-  if (!options->is_object()) {
-    return fields.fail("stream_options",
-                       fmt::format("stream_options must be an object, got {}.", describe(*options)));
-  }
   FieldReader inner(*options, "stream_options.");
   common->include_usage = inner.boolean("include_usage").value_or(false);
   common->continuous_usage_stats = inner.boolean("continuous_usage_stats").value_or(false);
@@ -224,11 +217,10 @@ void read_common(FieldReader& fields, const ParseOptions& options, CommonFields*
   refuse_unimplemented(fields);
 }
 
-Result<void> finish_fields(FieldReader& fields, const ParseOptions& options,
-                           std::vector<std::string>* unknown) {
+Result<void> finish_fields(const FieldReader& fields, bool strict, std::vector<std::string>* unknown) {
   if (fields.error()) return *fields.error();
   *unknown = fields.unknown_fields();
-  if (options.strict && !unknown->empty()) {
+  if (strict && !unknown->empty()) {
     const std::string& name = unknown->front();
     return make_error(ErrorKind::kInvalidArgument, fmt::format("Unknown field {}.", describe(Json(name))),
                       name);

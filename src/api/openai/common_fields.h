@@ -19,8 +19,7 @@ void read_common(FieldReader& fields, const ParseOptions& options, CommonFields*
 
 // Call last: the first error of the reader, unknown fields in strict mode, or the list for the warning
 // header.
-Result<void> finish_fields(FieldReader& fields, const ParseOptions& options,
-                           std::vector<std::string>* unknown);
+Result<void> finish_fields(const FieldReader& fields, bool strict, std::vector<std::string>* unknown);
 
 // kInvalidArgument when the request, small as it is, would grow to more memory than one client should take.
 Result<void> check_fan_out(const CommonFields& common, size_t num_prompts);

@@ -115,7 +115,7 @@ Result<CompletionRequest> parse_completion_request(std::string_view body, const 
   } else {
     fields.fail(std::move(prompts).error());
   }
-  PAGODA_TRY(finish_fields(fields, options, &common.unknown_fields));
+  PAGODA_TRY(finish_fields(fields, options.strict, &common.unknown_fields));
   PAGODA_TRY(check_suffix(request));
   CommonFields generated = common;
   generated.n = request.best_of;

@@ -71,10 +71,10 @@ const char* status_text(int status) {
       return "This server or model can't do that.";
     case 503:
       return "Loading, draining, or too many requests wait; see Retry-After.";
-    case 507:
-      return "The disk is full.";
     case 504:
       return "The time limit of the request has passed.";
+    case 507:
+      return "The disk is full.";
     default:
       return "Error.";
   }

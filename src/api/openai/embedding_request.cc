@@ -114,7 +114,7 @@ Result<EmbeddingRequest> parse_embedding_request(std::string_view body, const Pa
   } else {
     fields.fail(std::move(inputs).error());
   }
-  PAGODA_TRY(finish_fields(fields, options, &request.common.unknown_fields));
+  PAGODA_TRY(finish_fields(fields, options.strict, &request.common.unknown_fields));
   return request;
 }
 
@@ -136,7 +136,7 @@ Result<RerankRequest> parse_rerank_request(std::string_view body, const ParseOpt
   request.top_n =
       top_n == 0 ? request.documents.size() : std::min(static_cast<size_t>(top_n), request.documents.size());
   request.return_documents = fields.boolean("return_documents").value_or(true);
-  PAGODA_TRY(finish_fields(fields, options, &request.common.unknown_fields));
+  PAGODA_TRY(finish_fields(fields, options.strict, &request.common.unknown_fields));
   return request;
 }
 
@@ -154,7 +154,7 @@ Result<ScoreRequest> parse_score_request(std::string_view body, const ParseOptio
       fields.fail(std::move(read).error());
     }
   }
-  PAGODA_TRY(finish_fields(fields, options, &request.common.unknown_fields));
+  PAGODA_TRY(finish_fields(fields, options.strict, &request.common.unknown_fields));
   if (request.first.size() != 1 && request.first.size() != request.second.size()) {
     return wrong("text_1", fmt::format("text_1 must hold one text or as many as text_2: got {} and {}.",
                                        request.first.size(), request.second.size()));

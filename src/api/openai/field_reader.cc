@@ -90,6 +90,20 @@ std::optional<std::string> FieldReader::string(const char* name) {
   return std::nullopt;
 }
 
+const Json* FieldReader::object(const char* name) {
+  const Json* json = value(name);
+  if (json == nullptr || json->is_object()) return json;
+  fail(name, fmt::format("{}{} must be an object, got {}.", prefix_, name, describe(*json)));
+  return nullptr;
+}
+
+const Json* FieldReader::list(const char* name) {
+  const Json* json = value(name);
+  if (json == nullptr || json->is_array()) return json;
+  fail(name, fmt::format("{}{} must be a list, got {}.", prefix_, name, describe(*json)));
+  return nullptr;
+}
+
 std::optional<std::vector<TokenId>> FieldReader::token_ids(const char* name, int64_t vocab_size) {
   const Json* json = value(name);
   if (json == nullptr) return std::nullopt;

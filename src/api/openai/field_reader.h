@@ -35,6 +35,9 @@ class FieldReader {
   std::optional<int64_t> integer(const char* name, int64_t min, int64_t max);
   std::optional<double> number(const char* name, const NumberRange& range);
   std::optional<std::string> string(const char* name);
+  // nullptr when absent or of another kind, which is an error.
+  const Json* object(const char* name);
+  const Json* list(const char* name);
   std::optional<std::vector<TokenId>> token_ids(const char* name, int64_t vocab_size);
 
   void fail(const char* name, std::string message);

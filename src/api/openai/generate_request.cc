@@ -29,7 +29,7 @@ Result<GenerateRequest> parse_generate_request(std::string_view body, const Pars
   }
   if (!fields.present("prompt")) fields.fail("prompt", "prompt is required.");
   request.prompt = fields.string("prompt").value_or("");
-  PAGODA_TRY(finish_fields(fields, options, &common.unknown_fields));
+  PAGODA_TRY(finish_fields(fields, options.strict, &common.unknown_fields));
   PAGODA_TRY(check_fan_out(common, 1));
   return request;
 }

@@ -56,14 +56,6 @@ class GrammarCollector {
   std::optional<OutputGrammar>* const grammar_;
 };
 
-// Null, and an error, where there is something else.
-const Json* object_member(FieldReader& fields, GrammarCollector& grammars, const char* name) {
-  const Json* json = fields.value(name);
-  if (json == nullptr || json->is_object()) return json;
-  grammars.fail(name, fmt::format("{} must be an object, got {}.", name, describe(*json)));
-  return nullptr;
-}
-
 void read_json_schema_format(FieldReader& format, GrammarCollector& grammars) {
   const std::string param = "response_format.json_schema.schema";
   const Json* wrapper = format.value("json_schema");
@@ -112,7 +104,7 @@ void read_response_format(FieldReader& fields, GrammarCollector& grammars) {
 }
 
 void read_structured_outputs(FieldReader& fields, GrammarCollector& grammars) {
-  const Json* wanted = object_member(fields, grammars, "structured_outputs");
+  const Json* wanted = fields.object("structured_outputs");
   if (wanted == nullptr) return;
   const std::string prefix = "structured_outputs.";
   FieldReader inner(*wanted, prefix);

@@ -111,7 +111,7 @@ Result<InfillRequest> parse_infill_request(std::string_view body, const ParseOpt
   request.return_tokens = fields.boolean("return_tokens").value_or(common.return_token_ids);
   request.response_fields = read_response_fields(fields);
   for (const char* name : kWithoutEffect) (void)fields.value(name);
-  PAGODA_TRY(finish_fields(fields, options, &common.unknown_fields));
+  PAGODA_TRY(finish_fields(fields, options.strict, &common.unknown_fields));
   PAGODA_TRY(check_fan_out(common, 1));
   return request;
 }

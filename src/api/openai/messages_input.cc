@@ -83,7 +83,7 @@ class TurnReader {
     FieldReader fields(block, param + ".");
     const std::string id = required_string(fields, param + ".", "id");
     const std::string name = required_string(fields, param + ".", "name");
-    const Json* input = object_field(fields, param + ".", "input");
+    const Json* input = fields.object("input");
     if (fields.error()) return *fields.error();
     messages_->add_tool_call(id, name, input == nullptr ? Json::object() : *input, origin_);
     return {};

@@ -29,9 +29,8 @@ class Translation {
     read_output_config();
     read_labels();
     auto unknown = PAGODA_TRY(finish_translation(fields_, options, std::move(ignored_)));
-    auto chat = PAGODA_TRY(names_.read(chat_, options));
+    auto chat = PAGODA_TRY(names_.read(chat_, options, std::move(unknown)));
     request_.chat = std::move(chat);
-    request_.chat.common.unknown_fields = std::move(unknown);
     request_.chat.common.default_max_tokens = max_tokens;
     return std::move(request_);
   }
@@ -43,7 +42,7 @@ class Translation {
       const auto done = read_system_blocks(*system, &messages);
       if (!done) return fields_.fail(done.error());
     }
-    const Json* turns = list_field(fields_, "", "messages");
+    const Json* turns = fields_.list("messages");
     if (turns == nullptr) return fields_.fail("messages", "messages is required.");
     const auto done = read_message_turns(*turns, &messages);
     if (!done) return fields_.fail(done.error());
@@ -55,7 +54,7 @@ class Translation {
 
   void read_sampling() {
     (void)fields_.number("temperature", {0.0, 1.0});
-    if (const Json* stops = list_field(fields_, "", "stop_sequences")) {
+    if (const Json* stops = fields_.list("stop_sequences")) {
       if (fields_.present("stop")) return fields_.fail("stop", "stop and stop_sequences are the same field.");
       names_.add("stop", "stop_sequences");
       chat_["stop"] = *stops;
@@ -63,7 +62,7 @@ class Translation {
   }
 
   void read_tools() {
-    const Json* tools = list_field(fields_, "", "tools");
+    const Json* tools = fields_.list("tools");
     if (tools == nullptr || tools->empty()) return;
     Json list = Json::array();
     for (size_t i = 0; i < tools->size(); ++i) {
@@ -88,7 +87,7 @@ class Translation {
     }
     Json function = {{"name", required_string(fields, param + ".", "name")}};
     if (const auto text = fields.string("description")) function["description"] = *text;
-    const Json* schema = object_field(fields, param + ".", "input_schema");
+    const Json* schema = fields.object("input_schema");
     if (schema != nullptr) function["parameters"] = *schema;
     if (const auto strict = fields.boolean("strict")) function["strict"] = *strict;
     if (fields.error()) return *fields.error();
@@ -97,7 +96,7 @@ class Translation {
   }
 
   void read_tool_choice() {
-    const Json* choice = object_field(fields_, "", "tool_choice");
+    const Json* choice = fields_.object("tool_choice");
     if (choice == nullptr) return;
     FieldReader inner(*choice, "tool_choice.");
     const std::string type = required_string(inner, "tool_choice.", "type");
@@ -120,7 +119,7 @@ class Translation {
   // Templates have one of two switches. The budget is checked, as the reference does, but nothing ends a
   // thought early. Without the field the model's own habit stays.
   void read_thinking(std::optional<int64_t> max_tokens) {
-    const Json* thinking = object_field(fields_, "", "thinking");
+    const Json* thinking = fields_.object("thinking");
     if (thinking == nullptr) return;
     FieldReader inner(*thinking, "thinking.");
     const std::string type = required_string(inner, "thinking.", "type");
@@ -156,14 +155,14 @@ class Translation {
   }
 
   void read_output_config() {
-    const Json* config = object_field(fields_, "", "output_config");
+    const Json* config = fields_.object("output_config");
     if (config == nullptr) return;
     FieldReader inner(*config, "output_config.");
     if (const auto effort = inner.string("effort")) {
       names_.add("reasoning_effort", "output_config.effort");
       chat_["reasoning_effort"] = *effort == "max" ? "xhigh" : *effort;
     }
-    if (const Json* format = object_field(inner, "output_config.", "format")) {
+    if (const Json* format = inner.object("format")) {
       const auto type = format->find("type");
       const auto schema = format->find("schema");
       if (type == format->end() || *type != "json_schema" || schema == format->end()) {
@@ -181,12 +180,12 @@ class Translation {
   }
 
   void read_labels() {
-    if (const Json* metadata = object_field(fields_, "", "metadata")) {
+    if (const Json* metadata = fields_.object("metadata")) {
       FieldReader inner(*metadata, "metadata.");
       if (const auto user = inner.string("user_id")) chat_["user"] = *user;
       fields_.finish(inner);
     }
-    (void)object_field(fields_, "", "cache_control");
+    (void)fields_.object("cache_control");
     (void)fields_.string("service_tier");
   }
 

@@ -80,7 +80,7 @@ Result<void> read_call_output(const Json& item, const std::string& param, Messag
 Result<void> read_reasoning(const Json& item, const std::string& param, MessageList* messages) {
   FieldReader fields(item, param + ".");
   for (const char* name : {"content", "summary"}) {
-    const Json* parts = list_field(fields, param + ".", name);
+    const Json* parts = fields.list(name);
     if (fields.error()) return *fields.error();
     if (parts == nullptr || parts->empty()) continue;
     for (size_t i = 0; i < parts->size(); ++i) {

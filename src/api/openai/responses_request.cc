@@ -41,9 +41,8 @@ class Translation {
     read_labels();
     auto unknown = PAGODA_TRY(finish_translation(fields_, options, std::move(ignored_)));
     names_.add("max_completion_tokens", "max_output_tokens");
-    auto chat = PAGODA_TRY(names_.read(chat_, options));
+    auto chat = PAGODA_TRY(names_.read(chat_, options, std::move(unknown)));
     ResponsesRequest request{std::move(chat), std::move(echo_)};
-    request.chat.common.unknown_fields = std::move(unknown);
     const SamplingFields& sampling = request.chat.common.sampling;
     request.echo["temperature"] = sampling.temperature;
     request.echo["top_p"] = sampling.top_p;
@@ -84,7 +83,7 @@ class Translation {
 
   void read_tools() {
     echo_["tools"] = Json::array();
-    const Json* tools = list_field(fields_, "", "tools");
+    const Json* tools = fields_.list("tools");
     if (tools == nullptr) return;
     Json list = Json::array();
     for (size_t i = 0; i < tools->size(); ++i) {
@@ -148,11 +147,11 @@ class Translation {
 
   void read_text() {
     Json shown = {{"format", {{"type", "text"}}}, {"verbosity", "medium"}};
-    if (const Json* text = object_field(fields_, "", "text")) {
+    if (const Json* text = fields_.object("text")) {
       FieldReader inner(*text, "text.");
       const std::string verbosity = inner.string("verbosity").value_or("medium");
       if (verbosity != "medium") ignored_.emplace_back("text.verbosity");
-      if (const Json* format = object_field(inner, "text.", "format")) {
+      if (const Json* format = inner.object("format")) {
         shown["format"] = *format;
         read_format(*format);
       }
@@ -177,7 +176,7 @@ class Translation {
 
   void read_reasoning() {
     Json shown = {{"effort", nullptr}, {"summary", nullptr}};
-    if (const Json* reasoning = object_field(fields_, "", "reasoning")) {
+    if (const Json* reasoning = fields_.object("reasoning")) {
       FieldReader inner(*reasoning, "reasoning.");
       if (const auto effort = inner.string("effort")) shown["effort"] = chat_["reasoning_effort"] = *effort;
       auto summary = inner.string("summary");
@@ -202,7 +201,7 @@ class Translation {
                                                                "message.input_image.image_url",
                                                                "message.input_file.file_url"};
     bool wanted = false;
-    if (const Json* include = list_field(fields_, "", "include")) {
+    if (const Json* include = fields_.list("include")) {
       for (const Json& item : *include) {
         const bool known = item.is_string() && std::find(kKnown.begin(), kKnown.end(),
                                                          item.get_ref<const std::string&>()) != kKnown.end();
@@ -241,7 +240,7 @@ class Translation {
     }
     echo_["truncation"] = "disabled";
     // Its numbers are part of the last event anyway.
-    const Json* stream_options = object_field(fields_, "", "stream_options");
+    const Json* stream_options = fields_.object("stream_options");
     if (stream_options == nullptr) return;
     if (!chat_.contains("stream") || chat_["stream"] == false)
       fields_.fail("stream_options", "stream_options is allowed only when stream is true.");
@@ -253,7 +252,7 @@ class Translation {
 
   void read_labels() {
     echo_["metadata"] = Json::object();
-    if (const Json* metadata = object_field(fields_, "", "metadata")) {
+    if (const Json* metadata = fields_.object("metadata")) {
       if (const auto error = metadata_error(*metadata)) return fields_.fail("metadata", *error);
       echo_["metadata"] = *metadata;
     }
@@ -262,7 +261,7 @@ class Translation {
       echo_[name] = text ? Json(*text) : Json(nullptr);
     }
     if (echo_["user"].is_string()) chat_["user"] = echo_["user"];
-    (void)object_field(fields_, "", "prompt_cache_options");
+    (void)fields_.object("prompt_cache_options");
     (void)fields_.string("service_tier");
     echo_["service_tier"] = "default";
   }

@@ -25,7 +25,7 @@ Result<TokenizeRequest> parse_tokenize_request(std::string_view body, const Pars
   request.parse_special_tokens = fields.boolean("parse_special").value_or(true);
   request.return_token_strs = fields.boolean("return_token_strs").value_or(false);
   std::vector<std::string> unknown;
-  PAGODA_TRY(finish_fields(fields, options, &unknown));
+  PAGODA_TRY(finish_fields(fields, options.strict, &unknown));
   return request;
 }
 
@@ -37,7 +37,7 @@ Result<DetokenizeRequest> parse_detokenize_request(std::string_view body, const 
   if (!fields.present("tokens")) fields.fail("tokens", "tokens is required.");
   if (auto ids = fields.token_ids("tokens", options.vocab_size)) request.tokens = std::move(*ids);
   std::vector<std::string> unknown;
-  PAGODA_TRY(finish_fields(fields, options, &unknown));
+  PAGODA_TRY(finish_fields(fields, options.strict, &unknown));
   return request;
 }
 
@@ -49,7 +49,7 @@ Result<std::string> parse_apply_template_request(std::string_view body, const Pa
   refuse_unimplemented(fields);
   std::string context = read_chat_context(fields, options, read_shown_tools(fields).shown);
   std::vector<std::string> unknown;
-  PAGODA_TRY(finish_fields(fields, options, &unknown));
+  PAGODA_TRY(finish_fields(fields, options.strict, &unknown));
   return context;
 }
 

@@ -117,9 +117,15 @@ TEST(ResponsesRequest, UnknownFieldsAreReported) {
   EXPECT_EQ(request->chat.common.n, 1);
   EXPECT_EQ(request->chat.common.unknown_fields,
             (std::vector<std::string>{"n", "messages", "zap", "reasoning.pace", "text.verbosity"}));
+  const auto inside = with(R"("text":{"format":{"type":"text","zap":1}},"structured_outputs":{"zap":1})");
+  ASSERT_TRUE(inside) << inside.error().message;
+  EXPECT_EQ(inside->chat.common.unknown_fields,
+            (std::vector<std::string>{"text.format.zap", "structured_outputs.zap"}));
   ParseOptions strict = test_options();
   strict.strict = true;
   EXPECT_EQ(verdict(parse(R"({"input":"hi","n":3})", strict)), "400 n");
+  EXPECT_EQ(verdict(parse(R"({"input":"hi","text":{"format":{"type":"text","zap":1}}})", strict)),
+            "400 text.format.zap");
   EXPECT_EQ(verdict(parse(R"({"input":"hi","reasoning":{"pace":1}})", strict)), "400 reasoning.pace");
   EXPECT_EQ(verdict(parse(R"({"input":"hi","store":false})", strict)), "ok");
 }
