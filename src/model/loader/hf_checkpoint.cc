@@ -8,6 +8,8 @@
 #include "model/loader/hf_config.h"
 #include "model/loader/json_file.h"
 #include "model/loader/model_check.h"
+#include "model/loader/quantization_config.h"
+#include "model/loader/quantized_source.h"
 #include "model/loader/safetensors_source.h"
 
 namespace pagoda::model {
@@ -83,6 +85,14 @@ std::string describe_format(const TensorSource& tensors) {
   return "safetensors (" + text + ")";
 }
 
+// The files as they are, or as the matrices that they are the parts of.
+Result<std::unique_ptr<TensorSource>> open_tensors(std::unique_ptr<SafetensorsSource> files,
+                                                   std::optional<QuantizationConfig> quantization) {
+  if (!quantization) return std::unique_ptr<TensorSource>(std::move(files));
+  return std::unique_ptr<TensorSource>(
+      PAGODA_TRY(QuantizedSource::create(std::move(files), std::move(*quantization))));
+}
+
 }  // namespace
 
 Result<Checkpoint> open_hf_checkpoint(const std::string& folder) {
@@ -95,6 +105,8 @@ Result<Checkpoint> open_hf_checkpoint(const std::string& folder) {
                     generation_path = folder + "/generation_config.json";
   const nlohmann::json config = PAGODA_TRY(read_json_object(config_path));
   checkpoint.config = PAGODA_TRY(hf_model_config(JsonView(config, config_path)));
+  auto quantization =
+      PAGODA_TRY(read_quantization_config(JsonView(config, config_path), folder, std::nullopt));
   if (exists(generation_path)) {
     const nlohmann::json generation = PAGODA_TRY(read_json_object(generation_path));
     checkpoint.generation =
@@ -102,12 +114,12 @@ Result<Checkpoint> open_hf_checkpoint(const std::string& folder) {
   }
   PAGODA_TRY(check_config(checkpoint.config, config_path));
 
-  auto tensors = PAGODA_TRY(SafetensorsSource::open(folder));
-  PAGODA_TRY(check_tensors(checkpoint.config, *tensors, folder));
-  checkpoint.format = describe_format(*tensors);
-  checkpoint.files = tensors->files();
+  auto files = PAGODA_TRY(SafetensorsSource::open(folder));
+  checkpoint.files = files->files();
   for (const ModelFile& file : checkpoint.files) checkpoint.file_bytes += file.bytes;
-  checkpoint.tensors = std::move(tensors);
+  checkpoint.tensors = PAGODA_TRY(open_tensors(std::move(files), std::move(quantization)));
+  PAGODA_TRY(check_tensors(checkpoint.config, *checkpoint.tensors, folder));
+  checkpoint.format = describe_format(*checkpoint.tensors);
   PAGODA_TRY(read_tokenizer(folder, checkpoint));
   return checkpoint;
 }

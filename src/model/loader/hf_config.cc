@@ -40,17 +40,6 @@ Result<Architecture> read_architecture(const JsonView& root) {
                            supported_architectures());
 }
 
-Result<void> refuse_quantization(const JsonView& root) {
-  for (const char* const key : {"quantization_config", "compression_config"}) {
-    const auto quantization = PAGODA_TRY(root.object(key));
-    if (!quantization) continue;
-    const auto method = PAGODA_TRY(quantization->string("quant_method"));
-    return unsupported_model(root.where(), "the checkpoint is quantised with {}, which can't be run",
-                             method ? shown(*method) : "an unnamed method");
-  }
-  return {};
-}
-
 // A 32-bit number from 1 on; `fallback` when absent, an error when there is none either.
 Result<int64_t> positive(const JsonView& json, const char* key,
                          std::optional<int64_t> fallback = std::nullopt) {
@@ -213,7 +202,6 @@ Result<void> check_default(const JsonView& root, std::string_view key, const std
 Result<ModelConfig> hf_model_config(const JsonView& root) {
   ModelConfig config;
   config.architecture = PAGODA_TRY(read_architecture(root));
-  PAGODA_TRY(refuse_quantization(root));
   const bool gemma = config.architecture == Architecture::kGemma3;
   const auto nested = gemma ? PAGODA_TRY(root.object("text_config")) : std::nullopt;
   const JsonView& json = nested ? *nested : root;

@@ -102,6 +102,11 @@ Result<std::unique_ptr<SafetensorsSource>> SafetensorsSource::open(const std::st
   return source;
 }
 
+const SafetensorsSource::Place* SafetensorsSource::place(const std::string& name) const {
+  const auto found = tensors_.find(name);
+  return found == tensors_.end() ? nullptr : &found->second;
+}
+
 std::vector<TensorInfo> SafetensorsSource::list() const {
   std::vector<TensorInfo> infos;
   for (const std::string& name : order_) {

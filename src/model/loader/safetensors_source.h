@@ -19,7 +19,15 @@ class SafetensorsSource final : public TensorSource {
   // itself.
   static Result<std::unique_ptr<SafetensorsSource>> open(const std::string& folder);
 
+  struct Place {
+    std::shared_ptr<const SafetensorsFile> file;
+    const SafetensorsTensor* tensor = nullptr;
+  };
+
+  const std::string& folder() const noexcept { return folder_; }
   const std::vector<ModelFile>& files() const noexcept { return files_; }
+  // Null when absent.
+  const Place* place(const std::string& name) const;
 
   std::vector<TensorInfo> list() const override;
   bool contains(const std::string& name) const override { return tensors_.contains(name); }
@@ -28,10 +36,6 @@ class SafetensorsSource final : public TensorSource {
   Result<std::vector<float>> vector(const std::string& name, int64_t size) const override;
 
  private:
-  struct Place {
-    std::shared_ptr<const SafetensorsFile> file;
-    const SafetensorsTensor* tensor = nullptr;
-  };
   SafetensorsSource() = default;
   Result<void> add(const std::shared_ptr<const SafetensorsFile>& file, const SafetensorsTensor& tensor);
   Result<void> add_sharded(const std::string& folder, const std::string& index_path);

@@ -115,10 +115,6 @@ TEST(HfConfig, RefusesWhatCanNotRun) {
   for (const json& names : {json(nullptr), json::array(), json("LlamaForCausalLM"), json::array({1})}) {
     refused(with(base(), {{"architectures", names}}), "architectures", kUnsupported);
   }
-  refused(with(base(), {{"quantization_config", {{"quant_method", "gptq"}, {"bits", 4}}}}), "'gptq'",
-          kUnsupported);
-  refused(with(base(), {{"quantization_config", json::object()}}), "quantised", kUnsupported);
-  EXPECT_TRUE(read(with(base(), {{"quantization_config", nullptr}})));
   refused(with(base(), {{"hidden_act", "relu"}}), "'relu'", kUnsupported);
   refused(with(base(), {{"partial_rotary_factor", 0.5}}), "partial_rotary_factor", kUnsupported);
   refused(with(base("Gemma3ForCausalLM"), {{"final_logit_softcapping", 30.0}}), "final_logit_softcapping",

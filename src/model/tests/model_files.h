@@ -159,6 +159,31 @@ inline std::string safetensors_bytes(std::string_view header, std::string_view d
   return le<uint64_t>(header.size()) + std::string(header) + std::string(data);
 }
 
+// One tensor of a safetensors file, its data as bytes.
+struct RawTensor {
+  std::string name, dtype;
+  std::vector<int64_t> shape;
+  std::string data;
+};
+template <class T>
+std::string le_list(const std::vector<T>& values) {
+  std::string bytes;
+  for (const T value : values) bytes += le(value);
+  return bytes;
+}
+inline std::string raw_safetensors(const std::vector<RawTensor>& tensors) {
+  std::string header, data;
+  for (const RawTensor& tensor : tensors) {
+    std::string dims;
+    for (const int64_t dim : tensor.shape) dims += (dims.empty() ? "" : ",") + std::to_string(dim);
+    header += (header.empty() ? "{\"" : ",\"") + tensor.name + R"(":{"dtype":")" + tensor.dtype +
+              R"(","shape":[)" + dims + R"(],"data_offsets":[)" + std::to_string(data.size()) + "," +
+              std::to_string(data.size() + tensor.data.size()) + "]}";
+    data += tensor.data;
+  }
+  return safetensors_bytes(header + "}", data);
+}
+
 // A safetensors file of F32 tensors that count up from 0, placed in the given order.
 inline std::string f32_safetensors(const std::vector<std::pair<std::string, std::vector<int64_t>>>& tensors) {
   std::string header, data;
