@@ -73,7 +73,7 @@ void Exchange::put_answer(int status, const Headers& headers, std::string_view b
 
 void Exchange::put_error(int status, std::string_view message, Headers headers) {
   headers.emplace_back("Content-Type", "application/json");
-  put_answer(status, headers, context_->error_body(status, message));
+  put_answer(status, headers, context_->error_body(status, message, info_.pattern));
 }
 
 void Exchange::respond(int status, const Headers& headers, std::string_view body) {

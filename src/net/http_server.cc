@@ -289,7 +289,7 @@ void HttpServer::dispatch(HttpRequest request, std::shared_ptr<ResponseWriter> r
   const int status = match.pattern.empty() ? 404 : 405;
   const char* message = status == 404 ? "There is no such route." : "This route has other methods.";
   response->respond(status, {{"Content-Type", "application/json"}},
-                    impl_->context().error_body(status, message));
+                    impl_->context().error_body(status, message, match.pattern));
 }
 
 Result<uint16_t> HttpServer::start() {

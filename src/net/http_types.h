@@ -57,7 +57,8 @@ class ResponseWriter {
 using Handler = std::function<void(HttpRequest request, std::shared_ptr<ResponseWriter> response)>;
 
 // Renders an error of the transport itself (400, 404, 405, 408, 413, 415, 417, 431, 500, 503, 505) as a JSON
-// body.
-using ErrorBody = std::function<std::string(int status, std::string_view message)>;
+// body. `route`: the pattern of the route that was asked for, "unmatched" without one; routes of other APIs
+// have errors of other shapes.
+using ErrorBody = std::function<std::string(int status, std::string_view message, std::string_view route)>;
 
 }  // namespace pagoda::net

@@ -48,6 +48,16 @@ std::string method_label(std::string_view method) {
   return "OTHER";
 }
 
+// The route of a head that was refused before it was parsed.
+std::string route_of(const Router& router, std::string_view head) {
+  const std::string_view line = head.substr(0, head.find('\r'));
+  const size_t first = line.find(' '), last = line.rfind(' ');
+  if (first == std::string_view::npos || first == last) return std::string(kUnmatched);
+  const std::string_view target = line.substr(first + 1, last - first - 1);
+  const Router::Match match = router.find(line.substr(0, first), split_target(target).path);
+  return std::string(match.pattern.empty() ? kUnmatched : match.pattern);
+}
+
 std::string_view find_field(const Headers& headers, std::string_view name) {
   for (const auto& [field, value] : headers) {
     if (iequals(field, name)) return value;
@@ -202,7 +212,7 @@ void Session::wait_for_head() {
 
 bool Session::on_head(std::string_view head_bytes) {
   if (const auto fault = check_head(head_bytes)) {
-    fail(*fault);
+    fail(*fault, head_bytes);
     return false;
   }
   parser_ = std::make_unique<RequestParser>(context_->options.max_body_bytes);
@@ -318,11 +328,11 @@ void Session::begin_answering() {
   }
 }
 
-void Session::fail(const HttpFault& fault) {
+void Session::fail(const HttpFault& fault, std::string_view head_bytes) {
   begin_answering();
   if (exchange_ == nullptr) {
     ExchangeInfo info;
-    info.pattern = kUnmatched;
+    info.pattern = route_of(context_->router, head_bytes);
     info.method = method_label({});
     info.request_id = choose_request_id({});
     begin_exchange(std::move(info));

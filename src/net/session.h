@@ -60,8 +60,9 @@ class Session final : public OutputSignal, public std::enable_shared_from_this<S
 
   void begin_exchange(ExchangeInfo info);
   void begin_answering();
-  // Answers with an error after which the rest of the input can't be understood.
-  void fail(const HttpFault& fault);
+  // Answers with an error after which the rest of the input can't be understood. `head_bytes`: of a head that
+  // was not parsed.
+  void fail(const HttpFault& fault, std::string_view head_bytes = {});
 
   void on_output();
   void send_output();

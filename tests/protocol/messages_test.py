@@ -181,6 +181,17 @@ class MessagesTest(ProtocolTest):
                 self.assert_messages_error((status, json.loads(data)), 400, "invalid_request_error")
         self.assert_messages_error(self.server.post(COUNT, {"messages": []}), 400, "invalid_request_error")
 
+    def test_errors_of_the_transport(self):
+        for path in (PATH, COUNT):
+            for status, kind, options in (
+                (405, "invalid_request_error", {"method": "GET"}),
+                (415, "invalid_request_error", {"headers": {"Content-Encoding": "gzip"}}),
+                (413, "request_too_large", {"headers": {"Content-Length": str(1 << 40)}}),
+            ):
+                body_text = None if status == 405 else b"{}"
+                answer, _, data = self.server.request(path, body_text, **options)
+                self.assert_messages_error((answer, json.loads(data)), status, kind)
+
     def test_error_in_mid_stream(self):
         for script in ("fault", "throw"):
             stream = EventStream(self.server, PATH, body("script:" + script))

@@ -27,15 +27,6 @@ void run_work(ApiState& state, const net::HttpRequest& request,
 
 }  // namespace
 
-// Compressed bodies would need a limit on what they expand to; no client of this API sends them.
-bool refuse_encoded(const net::HttpRequest& request, net::ResponseWriter& response) {
-  const std::string_view encoding = request.header("content-encoding");
-  if (encoding.empty() || encoding == "identity") return false;
-  response.respond(415, {{"Content-Type", "application/json"}},
-                   transport_error_body(415, "Content-Encoding is not supported; send the body as it is."));
-  return true;
-}
-
 ApiState::ApiState(ApiOptions options, telemetry::Metrics* metrics)
     : options_(std::move(options)), metrics_(metrics) {
   if (metrics_ != nullptr) totals_.emplace(*metrics_);
@@ -87,7 +78,6 @@ net::Handler on_text_pool(std::shared_ptr<ApiState> state, Work work, ErrorRespo
   return [state = std::move(state), work, respond](net::HttpRequest request,
                                                    std::shared_ptr<net::ResponseWriter> response) {
     if (const auto error = state->unavailable()) return respond(*response, *error);
-    if (refuse_encoded(request, *response)) return;
     // Shared, as std::function wants to be copyable and the body is large.
     auto shared = std::make_shared<const net::HttpRequest>(std::move(request));
     state->service().run_on_text_pool([state, shared = std::move(shared), response = std::move(response),

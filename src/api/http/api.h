@@ -59,7 +59,7 @@ class Api {
   std::shared_ptr<class ApiState> state_;
 };
 
-// The net::ErrorBody of this server: errors of the transport in the contract's shape.
-std::string transport_error_body(int status, std::string_view message);
+// The net::ErrorBody of this server: errors of the transport in the shape that the route's API has.
+std::string transport_error_body(int status, std::string_view message, std::string_view route);
 
 }  // namespace pagoda::http

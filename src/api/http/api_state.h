@@ -54,9 +54,6 @@ using Work = Result<void> (*)(ApiState& state, const net::HttpRequest& request,
                               const std::shared_ptr<net::ResponseWriter>& response);
 net::Handler on_text_pool(std::shared_ptr<ApiState> state, Work work, ErrorResponder respond = respond_error);
 
-// Answers 415 to a compressed body, and tells whether it was one.
-bool refuse_encoded(const net::HttpRequest& request, net::ResponseWriter& response);
-
 void respond_json(net::ResponseWriter& response, std::string body, net::Headers headers = {});
 
 // POST /v1/completions and /v1/chat/completions.

@@ -4,6 +4,7 @@
 
 #include "api/http/api.h"
 #include "api/http/disk_files.h"
+#include "api/openai/messages_response.h"
 
 namespace pagoda::http {
 namespace {
@@ -76,6 +77,11 @@ Row row_of_transport(int status) {
                       : Row{status, "server_error", "server_error", 0};
 }
 
+bool is_messages_route(std::string_view route) {
+  constexpr std::string_view kMessages = "/v1/messages";
+  return route.starts_with(kMessages) && (route.size() == kMessages.size() || route[kMessages.size()] == '/');
+}
+
 }  // namespace
 
 HttpError http_error(const Error& error) {
@@ -96,9 +102,10 @@ void respond_error(net::ResponseWriter& response, const Error& error) {
   response.respond(answer.status, error_headers(answer), openai::error_json(answer.body));
 }
 
-std::string transport_error_body(int status, std::string_view message) {
+std::string transport_error_body(int status, std::string_view message, std::string_view route) {
   const Row row = row_of_transport(status);
-  return openai::error_json({std::string(message), row.type, "", row.code});
+  const openai::ErrorBody body{std::string(message), row.type, "", row.code};
+  return is_messages_route(route) ? openai::messages_error_json(status, body) : openai::error_json(body);
 }
 
 }  // namespace pagoda::http

@@ -39,7 +39,6 @@ net::Handler on_file_thread(std::shared_ptr<ApiState> state, std::shared_ptr<Bat
                                                  "--batch-dir and a folder to have them."));
     }
     if (const auto error = unavailable(*state, request)) return respond_error(*response, *error);
-    if (refuse_encoded(request, *response)) return;
     auto shared = std::make_shared<const net::HttpRequest>(std::move(request));
     // A plain pointer, as the thread must not be the last to let go of what owns it.
     batches->files().post(

@@ -254,7 +254,7 @@ constexpr ContractField kMessagesFields[] = {
     {"thinking.type", R"({"enum":["enabled","disabled","adaptive","between_tools"]})", "",
      "enabled needs budget_tokens."},
     {"thinking.budget_tokens", R"({"type":"integer","minimum":1024})", "",
-     "Less than max_tokens; checked, but nothing ends a thought early."},
+     "Checked, but nothing ends a thought early."},
     {"thinking.display", R"({"enum":["summarized","omitted"]})", "summarized",
      "omitted leaves the thoughts out of the answer."},
     {"output_config", R"({"type":"object"})", "", "The form of the output."},

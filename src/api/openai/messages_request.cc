@@ -25,7 +25,7 @@ class Translation {
     read_sampling();
     read_tools();
     read_tool_choice();
-    read_thinking(max_tokens);
+    read_thinking();
     read_output_config();
     read_labels();
     auto unknown = PAGODA_TRY(finish_translation(fields_, options, std::move(ignored_)));
@@ -116,9 +116,10 @@ class Translation {
     fields_.finish(inner);
   }
 
-  // Templates have one of two switches. The budget is checked, as the reference does, but nothing ends a
-  // thought early. Without the field the model's own habit stays.
-  void read_thinking(std::optional<int64_t> max_tokens) {
+  // Templates have one of two switches. Nothing ends a thought early, so that the budget may be any that the
+  // reference takes; with thoughts between tool calls it takes more than max_tokens, and coding agents send
+  // that. Without the field the model's own habit stays.
+  void read_thinking() {
     const Json* thinking = fields_.object("thinking");
     if (thinking == nullptr) return;
     FieldReader inner(*thinking, "thinking.");
@@ -126,11 +127,6 @@ class Translation {
     if (type == "enabled") {
       const auto budget = inner.integer("budget_tokens", kMinThinkingTokens, INT64_MAX);
       if (!budget && !inner.error()) inner.fail(wrong_value("thinking.budget_tokens", "is required"));
-      if (budget && max_tokens && *budget >= *max_tokens) {
-        inner.fail(wrong_value(
-            "thinking.budget_tokens",
-            fmt::format("must be less than max_tokens, which is {}, got {}", *max_tokens, *budget)));
-      }
       switch_thinking(true);
     } else if (type == "disabled") {
       switch_thinking(false);

@@ -17,7 +17,7 @@ class ExchangeTest : public ::testing::Test {
     HttpServerOptions options;
     options.max_pending_bytes = 1000;
     context_ = std::make_shared<ServerContext>(
-        options, [](int status, std::string_view) { return "E" + std::to_string(status); },
+        options, [](int status, std::string_view, std::string_view) { return "E" + std::to_string(status); },
         [this](std::string_view, std::string_view, int status, double) { observed_.push_back(status); });
   }
   std::shared_ptr<Exchange> make(bool http11 = true, bool head_only = false) {

@@ -366,7 +366,7 @@ TEST(HttpStart, AnUsedPortIsAnError) {
   TestServer first;
   HttpServerOptions options;
   options.port = first.port();
-  HttpServer second(options, [](int, std::string_view) { return std::string(); });
+  HttpServer second(options, [](int, std::string_view, std::string_view) { return std::string(); });
   const auto started = second.start();
   ASSERT_FALSE(started);
   EXPECT_EQ(started.error().kind, ErrorKind::kIo);

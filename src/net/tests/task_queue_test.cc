@@ -39,7 +39,7 @@ class TaskQueueTest : public ::testing::Test {
   }
 
   std::shared_ptr<ServerContext> context_ = std::make_shared<ServerContext>(
-      HttpServerOptions{}, [](int, std::string_view) { return std::string(); }, nullptr);
+      HttpServerOptions{}, [](int, std::string_view, std::string_view) { return std::string(); }, nullptr);
   std::shared_ptr<CountingSignal> signal_ = std::make_shared<CountingSignal>();
   std::shared_ptr<TaskQueue> queue_;
   std::shared_ptr<Exchange> exchange_;
@@ -150,7 +150,7 @@ TEST_F(TaskQueueTest, AcceptedTasksRunOnce) {
 
 TEST(ExchangeWithoutTasks, TakesNone) {
   const auto context = std::make_shared<ServerContext>(
-      HttpServerOptions{}, [](int, std::string_view) { return std::string(); }, nullptr);
+      HttpServerOptions{}, [](int, std::string_view, std::string_view) { return std::string(); }, nullptr);
   const auto exchange =
       std::make_shared<Exchange>(ExchangeInfo{}, context, std::make_shared<CountingSignal>());
   EXPECT_FALSE(exchange->post(task([] {})));

@@ -77,7 +77,7 @@ class TestServer {
     options.port = 0;
     return options;
   }
-  static std::string render(int status, std::string_view message) {
+  static std::string render(int status, std::string_view message, std::string_view) {
     return "{\"error\":{\"code\":" + std::to_string(status) + ",\"message\":\"" + std::string(message) +
            "\"}}";
   }

@@ -56,11 +56,19 @@ TEST(ErrorTable, RetryAfterIsAHeader) {
 }
 
 TEST(ErrorTable, TransportErrorsHaveTheSameShape) {
-  EXPECT_EQ(transport_error_body(405, "GET is not allowed"),
+  EXPECT_EQ(transport_error_body(405, "GET is not allowed", "/v1/completions"),
             R"({"error":{"message":"GET is not allowed","type":"invalid_request_error","param":null,)"
             R"("code":"method_not_allowed"}})");
-  EXPECT_NE(transport_error_body(500, "x").find("server_error"), std::string::npos);
-  EXPECT_NE(transport_error_body(404, "x").find("not_found"), std::string::npos);
+  EXPECT_NE(transport_error_body(500, "x", "unmatched").find("server_error"), std::string::npos);
+  EXPECT_NE(transport_error_body(404, "x", "unmatched").find("not_found"), std::string::npos);
+}
+
+TEST(ErrorTable, TransportErrorsOfMessagesHaveTheShapeOfThatApi) {
+  for (const char* route : {"/v1/messages", "/v1/messages/count_tokens"}) {
+    const std::string body = transport_error_body(413, "The body is too large", route);
+    EXPECT_TRUE(body.starts_with(R"({"type":"error","error":{"type":"request_too_large",)")) << body;
+  }
+  EXPECT_TRUE(transport_error_body(413, "x", "/v1/messagesX").starts_with(R"({"error":)"));
 }
 
 }  // namespace
