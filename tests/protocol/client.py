@@ -55,14 +55,14 @@ SCRIPTS = {
 
 
 class Server:
-    """One pagoda_scripted_server; keyword arguments become flags."""
+    """One pagoda_scripted_server with the scripts of this file or others; other arguments become flags."""
 
-    def __init__(self, **flags):
+    def __init__(self, scripts=None, **flags):
         binary = os.environ.get("PAGODA_SCRIPTED_SERVER")
         if not binary or not os.path.exists(binary):
             raise unittest.SkipTest("PAGODA_SCRIPTED_SERVER names no binary")
         self._file = tempfile.NamedTemporaryFile("w", suffix=".json")
-        json.dump({"scripts": SCRIPTS}, self._file)
+        json.dump({"scripts": SCRIPTS if scripts is None else scripts}, self._file)
         self._file.flush()
         self._log = tempfile.TemporaryFile()  # a pipe that nobody reads would stop the server
         command = [binary, "--script-file", self._file.name]
