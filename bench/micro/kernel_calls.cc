@@ -308,8 +308,9 @@ std::vector<Op> row_ops_of(const ModelShape& shape, Precision precision, int64_t
   Op gate = row_op("gate", precision, rows, shape.intermediate, 2);
   auto state = std::make_shared<RowsState>(precision, rows, shape.hidden, 1);
   norm.call = [state, rows, size = shape.hidden](int, ComputePool& pool) {
-    kernels::rms_norm_convert({state->x.data(), rows, size, size}, {state->weight.data(), kEpsilon},
-                              state->out.spec, state->out.buffer, pool);
+    kernels::norm_convert({state->x.data(), rows, size, size},
+                          {kernels::NormKind::kRms, kEpsilon, state->weight.data()}, state->out.spec,
+                          state->out.buffer, pool);
   };
   quantise.call = [state, rows, size = shape.hidden](int, ComputePool& pool) {
     kernels::convert_activations({state->x.data(), rows, size, size}, state->out.spec, state->out.buffer,

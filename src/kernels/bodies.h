@@ -90,6 +90,25 @@ struct NormBody {
   void (*scale_row)(const float* x, const float* weight, float factor, int64_t size, float* y);
 };
 
+// Of one row; factor = 1 / sqrt(variance + eps).
+struct LayerStatistics {
+  float mean, factor;
+};
+
+// A piece of a row and of the norm's parameters.
+struct LayerNormPiece {
+  const float* weight;
+  const float* bias;
+  LayerStatistics row;
+};
+
+// All tiers compute exactly the same (kernels/layer_norm_body.h).
+struct LayerNormBody {
+  LayerStatistics (*statistics)(const float* x, int64_t size, float eps);
+  // y = (x - mean) * factor * weight + bias, each operation rounded; y may be x.
+  void (*apply)(const float* x, const LayerNormPiece& piece, int64_t size, float* y);
+};
+
 struct GatedBody {
   void (*silu)(const float* gate, const float* up, int64_t size, float* y);
   void (*gelu_tanh)(const float* gate, const float* up, int64_t size, float* y);
@@ -180,7 +199,6 @@ struct EncoderAttentionHead {
 };
 
 struct EncoderBody {
-  void (*layer_norm)(float* x, const float* weight, const float* bias, float eps, int64_t size);
   void (*gelu_erf)(float* x, int64_t size);
   void (*attend)(const EncoderAttentionHead& head);
 };
@@ -189,6 +207,7 @@ namespace scalar {
 extern const MatmulBody matmul_body;
 extern const ActivationBody activation_body;
 extern const NormBody norm_body;
+extern const LayerNormBody layer_norm_body;
 extern const GatedBody gated_body;
 extern const RopeBody rope_body;
 extern const LogitsBody logits_body;
@@ -200,6 +219,7 @@ namespace avx2 {
 extern const MatmulBody matmul_body;
 extern const ActivationBody activation_body;
 extern const NormBody norm_body;
+extern const LayerNormBody layer_norm_body;
 extern const GatedBody gated_body;
 extern const RopeBody rope_body;
 extern const LogitsBody logits_body;
@@ -211,6 +231,7 @@ namespace avx512 {
 extern const MatmulBody matmul_body;
 extern const ActivationBody activation_body;
 extern const NormBody norm_body;
+extern const LayerNormBody layer_norm_body;
 extern const GatedBody gated_body;
 extern const RopeBody rope_body;
 extern const LogitsBody logits_body;

@@ -19,16 +19,6 @@ const EncoderBody& body() {
 
 }  // namespace
 
-void layer_norm(RowsView x, const LayerNorm& norm, ComputePool& pool) noexcept {
-  const int chunks = chunk_count(static_cast<double>(x.rows * x.width) * 0.5, x.rows, pool.num_threads());
-  pool.run(chunks, [&](int chunk, int) {
-    const auto [begin, end] = chunk_range(x.rows, chunks, chunk);
-    for (int64_t row = begin; row < end; ++row) {
-      body().layer_norm(x.row(row), norm.weight, norm.bias, norm.eps, x.width);
-    }
-  });
-}
-
 void gelu_erf(RowsView x, ComputePool& pool) noexcept {
   const int chunks = chunk_count(static_cast<double>(x.rows * x.width), x.rows, pool.num_threads());
   pool.run(chunks, [&](int chunk, int) {

@@ -1,4 +1,5 @@
-// What a BERT-type encoder needs beside matrix products: LayerNorm, GELU and attention to both sides.
+// What a BERT-type encoder needs beside matrix products and LayerNorm (norm.h): GELU and attention to both
+// sides.
 //
 // The result of a row, and of a sequence, is the same for every batch and number of threads and on every
 // tier, bit for bit: no sum is split by what else is in the batch, and no tier fuses or reorders operations.
@@ -13,17 +14,6 @@
 #include "tensor/aligned_buffer.h"
 
 namespace pagoda::kernels {
-
-// y = (x - mean) / sqrt(variance + eps) * weight + bias, the variance being that of the whole row (Ba, Kiros
-// and Hinton 2016).
-struct LayerNorm {
-  const float* weight = nullptr;  // [width of a row]
-  const float* bias = nullptr;
-  float eps = 0;
-};
-
-// Rows in place.
-void layer_norm(RowsView x, const LayerNorm& norm, ComputePool& pool) noexcept;
 
 // x = x / 2 * (1 + erf(x / sqrt(2))) in place; erf to 2e-7 (Abramowitz and Stegun 7.1.26).
 void gelu_erf(RowsView x, ComputePool& pool) noexcept;

@@ -1,46 +1,6 @@
-// The one body of the encoder's operations, written in 16 lanes of GCC's vector extension; every tier's
-// encoder.cc includes it inside its own anonymous namespace, so each has a copy made with its own
-// instructions. Multiplications and additions stay apart (-ffp-contract=off), which makes the tiers agree bit
-// for bit. No include guard: the includer's namespace is part of it.
-using Vec = float __attribute__((vector_size(64)));
-using Mask = int32_t __attribute__((vector_size(64)));
-
-#define PAGODA_BODY static inline __attribute__((always_inline))
-
-PAGODA_BODY void load(const float* from, Vec& to) {
-  __builtin_memcpy(&to, from, sizeof(Vec));
-}
-PAGODA_BODY void store(float* to, const Vec& from) {
-  __builtin_memcpy(to, &from, sizeof(Vec));
-}
-// The first `count` < 16 lanes; the others are `rest`.
-PAGODA_BODY void load_part(const float* from, int64_t count, float rest, Vec& to) {
-  for (int lane = 0; lane < 16; ++lane) to[lane] = lane < count ? from[lane] : rest;
-}
-PAGODA_BODY void load_up_to(const float* from, int64_t left, float rest, Vec& to) {
-  if (left >= 16) {
-    load(from, to);
-  } else {
-    load_part(from, left, rest, to);
-  }
-}
-PAGODA_BODY void store_up_to(float* to, int64_t left, const Vec& from) {
-  if (left >= 16) return store(to, from);
-  for (int lane = 0; lane < left; ++lane) to[lane] = from[lane];
-}
-PAGODA_BODY float sum_of(const Vec& v) {
-  float lanes[16];
-  store(lanes, v);
-  for (int width = 8; width > 0; width /= 2) {
-    for (int lane = 0; lane < width; ++lane) lanes[lane] += lanes[lane + width];
-  }
-  return lanes[0];
-}
-PAGODA_BODY float max_of(const Vec& v) {
-  float best = v[0];
-  for (int lane = 1; lane < 16; ++lane) best = v[lane] > best ? v[lane] : best;
-  return best;
-}
+// The one body of the encoder's operations, in portable vectors; every tier's encoder.cc includes it inside
+// its own anonymous namespace. No include guard: the includer's namespace is part of it.
+#include "kernels/portable_vector.h"
 
 // exp of x <= 0: x = n ln 2 + r with |r| <= 0.35, the Taylor series of degree 7 (its next term is below 6e-9
 // of the value) times 2^n. Below -87 it is 0.
@@ -61,28 +21,6 @@ PAGODA_BODY void exp_of_negative(Vec& x) {
   Vec factor;
   __builtin_memcpy(&factor, &power, sizeof(Vec));
   x = tiny ? Vec{} : p * factor;
-}
-
-void layer_norm(float* x, const float* weight, const float* bias, float eps, int64_t size) {
-  Vec sum = {}, squares = {}, v, w, b;
-  for (int64_t i = 0; i < size; i += 16) {
-    load_up_to(x + i, size - i, 0.0f, v);
-    sum += v;
-  }
-  const float mean = sum_of(sum) / static_cast<float>(size);
-  for (int64_t i = 0; i < size; i += 16) {
-    load_up_to(x + i, size - i, mean, v);
-    v -= mean;
-    squares += v * v;
-  }
-  const float variance = sum_of(squares) / static_cast<float>(size);
-  const float factor = 1.0f / __builtin_sqrtf(variance + eps);
-  for (int64_t i = 0; i < size; i += 16) {
-    load_up_to(x + i, size - i, 0.0f, v);
-    load_up_to(weight + i, size - i, 0.0f, w);
-    load_up_to(bias + i, size - i, 0.0f, b);
-    store_up_to(x + i, size - i, (v - mean) * factor * w + b);
-  }
 }
 
 void gelu_erf(float* x, int64_t size) {

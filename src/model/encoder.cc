@@ -8,7 +8,8 @@
 #include "base/check.h"
 #include "kernels/activations.h"
 #include "kernels/encoder.h"
-#include "model/weights.h"
+#include "kernels/norm.h"
+#include "model/projection.h"
 #include "tensor/aligned_buffer.h"
 
 namespace pagoda::model {
@@ -61,7 +62,9 @@ class BertEncoder final : public Encoder {
   void run_layer(const EncoderLayer& layer, int64_t rows) noexcept;
   void project(const Projection& projection, RowsView input, RowsView out, bool accumulate) noexcept;
   void norm(RowsView x, const NormWeights& weights) noexcept {
-    kernels::layer_norm(x, {weights.weight.data(), weights.bias.data(), config_.layer_norm_eps}, pool_);
+    kernels::norm_rows(
+        x, {kernels::NormKind::kLayer, config_.layer_norm_eps, weights.weight.data(), weights.bias.data()},
+        pool_);
   }
 
   EncoderConfig config_;

@@ -7,6 +7,6 @@ namespace {
 
 }  // namespace
 
-const EncoderBody encoder_body = {layer_norm, gelu_erf, attend};
+const EncoderBody encoder_body = {gelu_erf, attend};
 
 }  // namespace pagoda::kernels::avx512

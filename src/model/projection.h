@@ -1,4 +1,4 @@
-// The packed weights of a decoder, in the order that the forward pass uses them.
+// Packed matrices that multiply the same input.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 #include "kernels/activations.h"
 #include "kernels/gated_matmul.h"
 #include "kernels/matmul.h"
-#include "model/checkpoint.h"
 #include "model/pack.h"
+#include "model/tensor_source.h"
 #include "tensor/packed_weight.h"
 
 namespace pagoda::model {
@@ -61,32 +61,5 @@ class Projection {
   kernels::WideGroups wide_;
   int64_t width_ = 0, depth_ = 0;
 };
-
-struct LayerWeights {
-  std::vector<float> attention_norm;       // [hidden]
-  std::vector<float> q_norm, k_norm;       // [head_dim] or empty
-  std::vector<float> post_attention_norm;  // [hidden] or empty (Gemma)
-  std::vector<float> feed_forward_norm;    // [hidden]
-  std::vector<float> post_feed_forward_norm;
-  Projection qkv;  // sections q, k, v
-  Projection attention_out;
-  Projection gate_up;  // sections gate, up
-  Projection down;
-};
-
-struct DecoderWeights {
-  PackedWeight embedding;              // [vocab, hidden]; also the output head when tied
-  kernels::WideGroups tied_head_wide;  // of the embedding's input as output head
-  std::vector<LayerWeights> layers;
-  std::vector<float> final_norm;
-  Projection head;   // empty (width 0) when tied to the embedding
-  size_t bytes = 0;  // packed bytes of all matrices
-};
-
-// Reads and packs everything the configuration names; all panels lie in one piece of memory in the order in
-// which a step reads them. Nothing refers to the checkpoint afterwards. An absent or misshapen tensor is an
-// error that names it.
-Result<DecoderWeights> load_decoder_weights(const Checkpoint& checkpoint, WeightPrecision precision,
-                                            ComputePool& pool);
 
 }  // namespace pagoda::model

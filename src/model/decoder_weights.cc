@@ -1,0 +1,174 @@
+#include "model/decoder_weights.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <map>
+
+#include "model/packed_cache.h"
+
+namespace pagoda::model {
+
+using kernels::ActivationForm;
+
+namespace {
+
+// Layer is LayerWeights, const or not.
+template <class Layer, class Use>
+void visit_projections(Layer& layer, const Use& use) {
+  using Input = LayerWeights::Input;
+  use(layer.attention.qkv, Input::kQkv);
+  use(layer.attention.out, Input::kAttentionOut);
+  use(layer.feed_forward.gate_up, Input::kFeedForward);
+  use(layer.feed_forward.down, Input::kDown);
+}
+
+}  // namespace
+
+void LayerWeights::for_each(FunctionRef<void(Projection&, Input)> use) {
+  visit_projections(*this, use);
+}
+
+void LayerWeights::for_each(FunctionRef<void(const Projection&, Input)> use) const {
+  visit_projections(*this, use);
+}
+
+std::string DecoderWeights::layout_summary() const {
+  std::map<std::string, int> counts;
+  int64_t groups = 0, wide = 0;
+  const auto count = [&](const PackedWeight& weight) {
+    const bool coded = kernels::activation_form(weight.layout()) == ActivationForm::kCoded;
+    counts[coded ? fmt::format("{} g{}", weight_layout_name(weight.layout()), weight.spec().group_size)
+                 : std::string(weight_layout_name(weight.layout()))]++;
+  };
+  count(embedding);
+  for (const LayerWeights& layer : layers) {
+    layer.for_each([&](const Projection& projection, LayerWeights::Input) {
+      for (const auto& weight : projection.weights()) count(weight);
+      if (projection.forms().front() != ActivationForm::kCoded) return;
+      groups += projection.input().wide->num_groups();
+      wide += projection.input().wide->count();
+    });
+  }
+  for (const auto& weight : head.weights()) count(weight);
+  std::string text;
+  for (const auto& [layout, n] : counts) text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", layout, n);
+  if (groups == 0) return text;
+  return fmt::format("{}; {} % of the activations in 16 bits, the rest in 8", text, 100 * wide / groups);
+}
+
+namespace {
+
+// Loads the parts of a decoder in the order in which a step reads them.
+class Loader {
+ public:
+  Loader(const Checkpoint& checkpoint, WeightPrecision precision)
+      : config_(checkpoint.config), tensors_(*checkpoint.tensors), packer_(precision) {}
+
+  Result<void> load(DecoderWeights& weights);
+  WeightPacker& packer() { return packer_; }
+
+ private:
+  Result<NormWeights> norm(const std::string& name, int64_t size) const;
+  Result<void> embedding(DecoderWeights& weights);
+  Result<AttentionWeights> attention(const std::string& prefix);
+  Result<FeedForwardWeights> feed_forward(const std::string& prefix);
+  Result<Projection> projection(std::span<const Projection::Section> sections, int64_t depth) {
+    return Projection::load(tensors_, sections, depth, packer_);
+  }
+
+  const ModelConfig& config_;
+  const TensorSource& tensors_;
+  WeightPacker packer_;
+};
+
+// The families that store w where the formula wants 1 + w get it here.
+Result<NormWeights> Loader::norm(const std::string& name, int64_t size) const {
+  NormWeights norm;
+  norm.eps = config_.rms_norm_eps;
+  norm.weight = PAGODA_TRY(tensors_.vector(name + ".weight", size));
+  if (config_.norm_weight_plus_one) {
+    for (float& w : norm.weight) w += 1.0f;
+  }
+  return norm;
+}
+
+Result<void> Loader::embedding(DecoderWeights& weights) {
+  packer_.add(
+      {PAGODA_TRY(tensors_.matrix("model.embed_tokens.weight", config_.vocab_size, config_.hidden_size))},
+      weights.embedding);
+  return {};
+}
+
+Result<AttentionWeights> Loader::attention(const std::string& prefix) {
+  const std::string self = prefix + "self_attn.";
+  const int64_t q_rows = int64_t{config_.num_heads} * config_.head_dim;
+  const int64_t kv_rows = int64_t{config_.num_kv_heads} * config_.head_dim;
+  AttentionWeights weights;
+  weights.norm = PAGODA_TRY(norm(prefix + "input_layernorm", config_.hidden_size));
+  if (config_.qk_norm) {
+    weights.q_norm = PAGODA_TRY(norm(self + "q_norm", config_.head_dim));
+    weights.k_norm = PAGODA_TRY(norm(self + "k_norm", config_.head_dim));
+  }
+  if (config_.post_norms) {
+    weights.post_norm = PAGODA_TRY(norm(prefix + "post_attention_layernorm", config_.hidden_size));
+  }
+  const std::array<Projection::Section, 3> qkv{{{self + "q_proj", q_rows, config_.qkv_bias},
+                                                {self + "k_proj", kv_rows, config_.qkv_bias},
+                                                {self + "v_proj", kv_rows, config_.qkv_bias}}};
+  weights.qkv = PAGODA_TRY(projection(qkv, config_.hidden_size));
+  const std::array<Projection::Section, 1> out{
+      {{self + "o_proj", config_.hidden_size, config_.attention_out_bias}}};
+  weights.out = PAGODA_TRY(projection(out, q_rows));
+  return weights;
+}
+
+Result<FeedForwardWeights> Loader::feed_forward(const std::string& prefix) {
+  const std::string mlp = prefix + "mlp.";
+  FeedForwardWeights weights;
+  // Gemma's names: the norm before the feed-forward is its own tensor, the "post" ones come after each block.
+  const char* const before = config_.post_norms ? "pre_feedforward_layernorm" : "post_attention_layernorm";
+  weights.norm = PAGODA_TRY(norm(prefix + before, config_.hidden_size));
+  if (config_.post_norms) {
+    weights.post_norm = PAGODA_TRY(norm(prefix + "post_feedforward_layernorm", config_.hidden_size));
+  }
+  const std::array<Projection::Section, 2> gate_up{
+      {{mlp + "gate_proj", config_.intermediate_size, config_.mlp_bias},
+       {mlp + "up_proj", config_.intermediate_size, config_.mlp_bias}}};
+  weights.gate_up = PAGODA_TRY(projection(gate_up, config_.hidden_size));
+  const std::array<Projection::Section, 1> down{{{mlp + "down_proj", config_.hidden_size, config_.mlp_bias}}};
+  weights.down = PAGODA_TRY(projection(down, config_.intermediate_size));
+  return weights;
+}
+
+Result<void> Loader::load(DecoderWeights& weights) {
+  weights.tied_head_wide = kernels::WideGroups::all(config_.hidden_size);
+  // A step reads a few rows of the embedding first and all of it last, when it is the output head too.
+  if (!config_.tied_embeddings) PAGODA_TRY(embedding(weights));
+  for (int index = 0; index < config_.num_layers; ++index) {
+    const std::string prefix = fmt::format("model.layers.{}.", index);
+    LayerWeights layer;
+    layer.attention = PAGODA_TRY(attention(prefix));
+    layer.feed_forward = PAGODA_TRY(feed_forward(prefix));
+    weights.layers.push_back(std::move(layer));
+  }
+  weights.final_norm = PAGODA_TRY(norm("model.norm", config_.hidden_size));
+  if (config_.tied_embeddings) return embedding(weights);
+  const std::array<Projection::Section, 1> head{{{"lm_head", config_.vocab_size, false}}};
+  weights.head = PAGODA_TRY(projection(head, config_.hidden_size));
+  return {};
+}
+
+}  // namespace
+
+Result<DecoderWeights> load_decoder_weights(const Checkpoint& checkpoint, WeightPrecision precision,
+                                            ComputePool& pool) {
+  DecoderWeights weights;
+  Loader loader(checkpoint, precision);
+  PAGODA_TRY(loader.load(weights));
+  PAGODA_TRY(pack_or_reuse(checkpoint, loader.packer(), pool));
+  weights.bytes = loader.packer().bytes();
+  return weights;
+}
+
+}  // namespace pagoda::model

@@ -1,0 +1,45 @@
+#include "model/gated_feed_forward.h"
+
+#include "kernels/gated_activation.h"
+
+namespace pagoda::model {
+
+GatedFeedForward::GatedFeedForward(const ModelConfig& config, const Size& size, ComputePool& pool)
+    : width_(config.intermediate_size),
+      activation_(config.activation),
+      gate_up_(size.max_tokens, size.gate_up_width),
+      gated_(size.max_tokens, config.intermediate_size),
+      scratch_(size.max_tokens, pool.num_threads()) {}
+
+void GatedFeedForward::run(const FeedForwardWeights& weights, ResidualStream& stream) noexcept {
+  if (!run_in_one_pass(weights, stream)) {
+    const Projection& gate_up = weights.gate_up;
+    const int64_t num_tokens = stream.num_tokens();
+    stream.project(gate_up, weights.norm, gate_up_);
+    kernels::gated_activation_convert(activation_,
+                                      {gate_up_.view(num_tokens, width_, gate_up.offset(0)),
+                                       gate_up_.view(num_tokens, width_, gate_up.offset(1))},
+                                      weights.down.input(), gated_, stream.pool());
+  }
+  stream.add(weights.down, gated_, weights.post_norm);
+}
+
+// False if the weights don't allow it: gate and up in different forms, or not in whole panels.
+bool GatedFeedForward::run_in_one_pass(const FeedForwardWeights& weights, ResidualStream& stream) noexcept {
+  kernels::GatedProduct product;
+  product.gate = weights.gate_up.panels(0);
+  product.up = weights.gate_up.panels(1);
+  product.size = width_;
+  product.activation = activation_;
+  if (product.gate.weight == nullptr || product.up.weight == nullptr || weights.gate_up.forms().size() != 1 ||
+      product.size % kPanelRows != 0) {
+    return false;
+  }
+  stream.read(weights.norm, weights.gate_up.input());
+  stream.observe(weights.gate_up, stream.converted());
+  gated_.begin(weights.down.input(), stream.num_tokens(), product.size);
+  kernels::gated_matmul(stream.converted().view(), product, gated_, scratch_, stream.pool());
+  return true;
+}
+
+}  // namespace pagoda::model
