@@ -25,6 +25,7 @@ constexpr int64_t kStepTokens = 128;
 struct Options {
   cli::EngineFlags flags;
   std::vector<std::string> precisions{"int8", "mixed", "int16"};
+  std::string reference;  // the model in float32; empty: the same
   std::string text_path;
   int64_t window = 1024, max_tokens = 4096;
 };
@@ -43,6 +44,10 @@ struct Contender {
 Result<Contender> load(const Options& options, const std::string& name) {
   cli::EngineFlags flags = options.flags;
   (name == "float32" ? flags.dtype : flags.activation_precision) = name;
+  if (name == "float32" && !options.reference.empty()) {
+    flags.model = options.reference;
+    flags.quantization = "auto";
+  }
   cli::RunPlan plan = PAGODA_TRY(cli::make_run_plan(flags));
   plan.decoder.max_tokens = plan.decoder.max_logit_rows = kStepTokens;
   Contender result;
@@ -152,6 +157,9 @@ int main(int argc, char** argv) {
   CLI::App app("What the fast arithmetic changes in the model's predictions of a text.");
   app.add_option("model", options.flags.model, "GGUF file or Hugging Face folder")->required();
   app.add_option("text", options.text_path, "UTF-8 text to predict")->required();
+  app.add_option("--reference", options.reference,
+                 "model that runs in float32, such as the one that MODEL is quantised from; default: MODEL");
+  app.add_option("--quantization", options.flags.quantization, "of MODEL, as in pagoda serve");
   app.add_option("--precision", options.precisions, "values of --activation-precision");
   app.add_option("--window", options.window, "tokens that see each other")->check(CLI::Range(2, 32768));
   app.add_option("--max-tokens", options.max_tokens, "of the text")->check(CLI::Range(2, 1 << 20));

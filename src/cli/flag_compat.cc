@@ -35,7 +35,6 @@ const std::map<std::string_view, std::string_view>& unavailable_flags() {
       {"--api-key", "this version checks no keys: keep it on 127.0.0.1 or behind a proxy that does"},
       {"--ssl-keyfile", "this version speaks no TLS: put a proxy in front"},
       {"--ssl-certfile", "this version speaks no TLS: put a proxy in front"},
-      {"--quantization", "GGUF files bring their own quantisation; other checkpoints run as they are"},
       {"--override-pooler-config", "give the way of pooling with --pooling-type"},
       {"--pooler-config", "give the way of pooling with --pooling-type"},
       {"--no-enable-chunked-prefill", "long prompts are always run in chunks; see --max-num-batched-tokens"},

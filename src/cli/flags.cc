@@ -39,6 +39,11 @@ void add_engine_flags(CLI::App& app, EngineFlags& flags) {
   add(app, "--dtype", flags.dtype,
       "auto: weights as the file has them, activations int8 or bf16; float32: exact")
       ->check(CLI::IsMember({"auto", "float32"}));
+  add(app, "--quantization", flags.quantization,
+      "int8 or int4: round the weights of a checkpoint of floats while it is loaded; gptq, awq, "
+      "compressed-tensors, bitsandbytes or gguf: what the checkpoint has to be quantised with; bf16 (or "
+      "fp16): "
+      "it has to be of floats, which run as bf16; auto: as it is");
   add(app, "--kv-cache-dtype", flags.kv_cache_dtype, "auto: bfloat16, or float32 with --dtype float32")
       ->check(CLI::IsMember({"auto", "bfloat16", "float32"}));
   add(app, "--activation-precision", flags.activation_precision,

@@ -13,6 +13,7 @@ namespace pagoda::cli {
 struct EngineFlags {
   std::string model;
   std::string dtype = "auto";                 // auto, float32
+  std::string quantization = "auto";          // see model::open_checkpoint
   std::string kv_cache_dtype = "auto";        // auto, bfloat16, float32
   std::string activation_precision = "auto";  // auto, int8, mixed, int16
   std::string max_model_len;                  // "32k" form; empty: the model's own

@@ -59,6 +59,12 @@ Result<model::PoolingConfig> choose_pooling(const EngineFlags& flags, const mode
 }
 
 Result<void> plan_encoder(const EngineFlags& flags, PoolingPlan& plan) {
+  if (flags.quantization != "auto") {
+    return wrong_flag("--quantization",
+                      fmt::format("--quantization is {}, but {} is an encoder, which runs as "
+                                  "it is stored",
+                                  flags.quantization, flags.model));
+  }
   plan.encoder = PAGODA_TRY(model::open_encoder_checkpoint(flags.model));
   plan.isa = PAGODA_TRY(choose_isa());
   const int available = read_resource_limits().cpus;

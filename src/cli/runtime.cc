@@ -110,7 +110,7 @@ Result<RunPlan> make_run_plan(const EngineFlags& flags) {
                     flags.max_num_batched_tokens, flags.max_num_seqs),
         "--max-num-batched-tokens");
   }
-  plan.checkpoint = PAGODA_TRY(model::open_checkpoint(flags.model));
+  plan.checkpoint = PAGODA_TRY(model::open_checkpoint(flags.model, flags.quantization));
   const int64_t max_model_len = PAGODA_TRY(choose_max_model_len(flags.max_model_len, plan.checkpoint.config));
   plan.engine = PAGODA_TRY(engine_options(flags, max_model_len));
   plan.decoder.precision =

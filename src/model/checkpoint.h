@@ -33,9 +33,11 @@ struct FimTokens {
 struct Checkpoint {
   std::string path;
   std::vector<ModelFile> files;  // those with weights
-  std::string packed_cache;      // the file to keep packed weights in (packed_cache.h); empty: none
-  std::string name;              // default served model name: the file or folder name without extension
-  std::string format;            // for people: "GGUF v3 (Q4_1 210, F32 61, Q8_0 1)", "safetensors (BF16)"
+  std::string quantization;  // how the weights of a folder are quantised: "gptq 4-bit g128"; empty: floats
+  std::string rounding;      // "int8" or "int4" when float weights are rounded while they are read
+  std::string packed_cache;  // the file to keep packed weights in (packed_cache.h); empty: none
+  std::string name;          // default served model name: the file or folder name without extension
+  std::string format;        // for people: "GGUF v3 (Q4_1 210, F32 61, Q8_0 1)", "safetensors (BF16)"
   uint64_t file_bytes = 0;
   ModelConfig config;
   GenerationDefaults generation;
@@ -51,7 +53,10 @@ struct Checkpoint {
 };
 
 // Opens a GGUF file (or the first of a split set) or a Hugging Face folder. Every number in it is distrusted.
-// kIo, kCorruptFile or kUnsupportedModel, in one line that names the file and what in it.
-Result<Checkpoint> open_checkpoint(const std::string& path);
+// `quantization` is what --quantization names: "auto"; a method that the checkpoint has to have ("gptq",
+// "awq", "compressed-tensors", "bitsandbytes", "gguf"); "int8" or "int4", which float weights are rounded to
+// while they are read; or "bf16" or "fp16" for a checkpoint that has to be of floats. kIo, kCorruptFile,
+// kUnsupportedModel or kInvalidArgument, in one line that names the file and what in it.
+Result<Checkpoint> open_checkpoint(const std::string& path, const std::string& quantization = "auto");
 
 }  // namespace pagoda::model

@@ -24,7 +24,7 @@ namespace {
 using nlohmann::json;
 using Bytes = std::span<const uint8_t>;
 
-constexpr int kFormatVersion = 2;
+constexpr int kFormatVersion = 3;
 constexpr std::string_view kMagic = "PAGODAPK";
 constexpr size_t kHeadBytes = kMagic.size() + 4 + 8;
 constexpr size_t kMaxDirectoryBytes = size_t{16} << 20;  // real ones have some 100 KB
@@ -67,13 +67,10 @@ Result<json> expected_directory(const PackedCacheKey& key, const WeightPacker& p
   for (size_t i = 0; i < packer.specs().size(); ++i) {
     weights.push_back(describe_weight(packer.specs()[i], packer.offsets()[i]));
   }
-  return json{{"format", kFormatVersion},
-              {"pagoda", key.version},
-              {"layouts", kPackedLayoutVersion},
-              {"precision", precision_name(key.precision)},
-              {"files", PAGODA_TRY(describe_files(key.files))},
-              {"weights", std::move(weights)},
-              {"bytes", packer.bytes()}};
+  return json{{"format", kFormatVersion},         {"pagoda", key.version},
+              {"layouts", kPackedLayoutVersion},  {"precision", precision_name(key.precision)},
+              {"quantization", key.quantization}, {"files", PAGODA_TRY(describe_files(key.files))},
+              {"weights", std::move(weights)},    {"bytes", packer.bytes()}};
 }
 
 // A value of the directory in a message; the list of weights is too long for one.
@@ -85,7 +82,7 @@ std::string shown(const json& value) {
 
 // "its precision is "float32", not "native"": the first entry that differs; empty when none does.
 std::string first_difference(const json& found, const json& expected) {
-  for (const char* const key : {"format", "pagoda", "layouts", "precision"}) {
+  for (const char* const key : {"format", "pagoda", "layouts", "precision", "quantization"}) {
     if (!found.contains(key)) return fmt::format("it names no '{}'", key);
     if (found[key] != expected[key]) {
       return fmt::format("its '{}' is {}, this run's {}", key, shown(found[key]), shown(expected[key]));
@@ -230,7 +227,9 @@ Result<std::string> packed_cache_path(const std::string& choice, const Checkpoin
                                       WeightPrecision precision) {
   namespace fs = std::filesystem;
   if (choice.empty() || choice == "off") return std::string();
-  const std::string suffix = precision == WeightPrecision::kFloat32 ? ".float32.packed" : ".packed";
+  // What needs other panels of the same model gets a file of its own.
+  std::string suffix = precision == WeightPrecision::kFloat32 ? ".float32.packed" : ".packed";
+  if (!checkpoint.rounding.empty()) suffix = "." + checkpoint.rounding + suffix;
   std::error_code error;
   const fs::path model = fs::absolute(checkpoint.path, error).lexically_normal();
   if (error) return make_error(ErrorKind::kIo, fmt::format("{}: {}", checkpoint.path, error.message()));
@@ -254,7 +253,9 @@ Result<void> pack_or_reuse(const Checkpoint& checkpoint, WeightPacker& packer, C
     PAGODA_TRY(packer.pack(pool));
     return {};
   }
-  const PackedCache cache(checkpoint.packed_cache, {PAGODA_VERSION, packer.precision(), checkpoint.files});
+  const PackedCache cache(checkpoint.packed_cache,
+                          {PAGODA_VERSION, packer.precision(), checkpoint.files,
+                           checkpoint.rounding.empty() ? checkpoint.quantization : checkpoint.rounding});
   if (auto panels = cache.load(packer, pool)) {
     packer.use(panels->specs, panels->memory);
     log::info("packed cache {}: used", cache.path());

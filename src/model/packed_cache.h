@@ -4,9 +4,9 @@
 // The file: 8 bytes of magic, the directory's size (u32) and a hash of it (u64), all little-endian; the
 // directory, a JSON object; zeros up to data_offset; the panels of all weights as they lie in memory. The
 // directory names everything that the panels depend on: this program's version, the layouts' version, the
-// precision asked for, the model files (name, size, time, hash of samples) and every weight's shape and
-// scheme; a checksum covers the panels themselves. Instruction sets don't matter: the layouts are the same
-// for all.
+// precision asked for, how the weights are quantised, the model files (name, size, time, hash of samples) and
+// every weight's shape and scheme; a checksum covers the panels themselves. Instruction sets don't matter:
+// the layouts are the same for all.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,8 @@ struct CachedPanels {
 struct PackedCacheKey {
   std::string version;  // of the program; tests name others
   WeightPrecision precision = WeightPrecision::kNative;
-  std::vector<ModelFile> files;  // as they were when they were opened
+  std::vector<ModelFile> files;   // as they were when they were opened
+  std::string quantization = {};  // of the checkpoint, or its rounding
 };
 
 class PackedCache {

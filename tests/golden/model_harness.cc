@@ -10,7 +10,7 @@ namespace pagoda::testing_support {
 
 ModelHarness::ModelHarness(const std::filesystem::path& checkpoint, const HarnessOptions& options)
     : pool_(2) {
-  auto opened = model::open_checkpoint(checkpoint.string());
+  auto opened = model::open_checkpoint(checkpoint.string(), options.quantization);
   if (!opened) throw std::runtime_error(opened.error().message);
   model::DecoderOptions decoder;
   decoder.precision = options.precision;

@@ -21,7 +21,8 @@ struct HarnessOptions {
   model::WeightPrecision precision = model::WeightPrecision::kFloat32;
   DType kv_dtype = DType::kF32;
   model::ActivationPrecision activation_precision = model::ActivationPrecision::kInt8;
-  int64_t max_tokens = 256;  // of one forward step, and as many logit rows
+  std::string quantization = "auto";  // as in --quantization
+  int64_t max_tokens = 256;           // of one forward step, and as many logit rows
   int64_t max_context = 512;
 };
 
@@ -30,7 +31,10 @@ inline HarnessOptions exact_options() {
   return {};
 }
 inline HarnessOptions native_options() {
-  return {model::WeightPrecision::kNative, DType::kBF16, model::ActivationPrecision::kInt8, 256, 512};
+  HarnessOptions options;
+  options.precision = model::WeightPrecision::kNative;
+  options.kv_dtype = DType::kBF16;
+  return options;
 }
 
 class ModelHarness {

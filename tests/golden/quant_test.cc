@@ -2,6 +2,8 @@
 // every ISA tier of this CPU.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "golden/golden_case.h"
 
 namespace pagoda::testing_support {
@@ -69,6 +71,60 @@ TEST_P(QuantTest, CodesPickTheSameTokens) {
     if (!rounds_inputs_) expect_greedy(model, c, 0, 0);
   }
 }
+
+// Float weights rounded while they are loaded.
+class RoundingTest : public testing::TestWithParam<Isa> {
+ protected:
+  void SetUp() override {
+    dir_ = golden_dir() / "tiny" / "llama-tied-f32";
+    if (!std::filesystem::exists(dir_)) GTEST_SKIP() << dir_ << " is not here";
+    cases_ = read_cases(dir_ / "golden.json", dir_ / "golden.npz");
+  }
+  // Root mean square of the error of the logits of all prompts, relative to that of the logits.
+  double relative_error(const HarnessOptions& options) {
+    ModelHarness model(dir_, options);
+    double error = 0, size = 0;
+    for (const auto& c : cases_) {
+      const auto logits = model.logits(c.ids);
+      for (size_t i = 0; i < c.logits.size(); ++i) {
+        error += std::pow(double{logits[i]} - double{c.logits[i]}, 2);
+        size += std::pow(double{c.logits[i]}, 2);
+      }
+    }
+    return std::sqrt(error / size);
+  }
+  std::filesystem::path dir_;
+  std::vector<GoldenCase> cases_;
+};
+
+TEST_P(RoundingTest, LogitsMoveAsFarAsTheWeightsDo) {
+  const IsaScope isa(GetParam());
+  // The longest way from token to logit passes twelve matrices: the embedding, five in each of two layers and
+  // the head. At worst their relative errors add up.
+  const double matrices = 12;
+  // A step of max / 127 or of (max - min) / 15, uniform error: step / sqrt(12). Normally distributed weights
+  // have their maximum of 128 at 2.7 sigma, of 32 at 2.1.
+  const double int8_error = 2.7 / 127 / std::sqrt(12.0), int4_error = 2 * 2.1 / 15 / std::sqrt(12.0);
+  HarnessOptions options = exact_options();
+  options.quantization = "int8";
+  const double int8 = relative_error(options);
+  EXPECT_LT(int8, matrices * int8_error);
+  EXPECT_GT(int8, int8_error / 4);  // something was rounded
+  options.quantization = "int4";
+  const double int4 = relative_error(options);
+  EXPECT_LT(int4, matrices * int4_error);
+  EXPECT_GT(int4, 4 * int8);  // the layers have other codes than with int8
+  // Codes with activations of 16 bits and a cache in bfloat16 add little to that.
+  options = native_options();
+  options.activation_precision = model::ActivationPrecision::kInt16;
+  options.quantization = "int4";
+  EXPECT_LT(relative_error(options), int4 * 1.1);
+  options.quantization = "int8";
+  EXPECT_LT(relative_error(options), int8 * 2 + 0x1p-8);  // 8 bits of bfloat16
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RoundingTest, testing::ValuesIn(supported_isas()),
+                         [](const auto& test) { return std::string(isa_name(test.param)); });
 
 INSTANTIATE_TEST_SUITE_P(All, QuantTest, testing::ValuesIn(quant_params()), [](const auto& test) {
   std::string name = test.param.name + "_" + std::string(isa_name(test.param.isa));

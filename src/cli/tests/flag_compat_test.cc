@@ -28,7 +28,7 @@ TEST(ForeignFlagsTest, GpuFlagsAreDroppedWithAWarning) {
 }
 
 TEST(ForeignFlagsTest, FlagsOfMissingFeaturesAreRefusedByName) {
-  for (const char* flag : {"--api-key", "--quantization=awq", "--ssl-keyfile", "--tensor-parallel-size=2"}) {
+  for (const char* flag : {"--api-key", "--ssl-keyfile", "--tensor-parallel-size=2"}) {
     std::vector<std::string> warnings;
     const auto kept = drop_foreign_flags({"serve", "m", flag}, warnings);
     ASSERT_FALSE(kept) << flag;

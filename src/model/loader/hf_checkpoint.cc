@@ -8,7 +8,6 @@
 #include "model/loader/hf_config.h"
 #include "model/loader/json_file.h"
 #include "model/loader/model_check.h"
-#include "model/loader/quantization_config.h"
 #include "model/loader/quantized_source.h"
 #include "model/loader/safetensors_source.h"
 
@@ -85,6 +84,20 @@ std::string describe_format(const TensorSource& tensors) {
   return "safetensors (" + text + ")";
 }
 
+Result<std::optional<QuantizationConfig>> read_quantization(const JsonView& config, const std::string& folder,
+                                                            std::optional<QuantMethod> asked) {
+  auto found = PAGODA_TRY(read_quantization_config(config, folder, asked));
+  if (!asked || (found && found->method == *asked)) return found;
+  const std::string_view name = quant_method_name(*asked);
+  std::string message =
+      fmt::format("{}: --quantization is {}, but the folder says nothing of quantisation", folder, name);
+  if (found) {
+    message = fmt::format("{}: the weights are quantised with {}, but --quantization is {}", found->where,
+                          quant_method_name(found->method), name);
+  }
+  return make_error(ErrorKind::kInvalidArgument, std::move(message), "--quantization");
+}
+
 // The files as they are, or as the matrices that they are the parts of.
 Result<std::unique_ptr<TensorSource>> open_tensors(std::unique_ptr<SafetensorsSource> files,
                                                    std::optional<QuantizationConfig> quantization) {
@@ -95,7 +108,7 @@ Result<std::unique_ptr<TensorSource>> open_tensors(std::unique_ptr<SafetensorsSo
 
 }  // namespace
 
-Result<Checkpoint> open_hf_checkpoint(const std::string& folder) {
+Result<Checkpoint> open_hf_checkpoint(const std::string& folder, std::optional<QuantMethod> asked) {
   Checkpoint checkpoint;
   checkpoint.path = folder;
   const auto absolute = std::filesystem::path(folder).lexically_normal();
@@ -105,8 +118,8 @@ Result<Checkpoint> open_hf_checkpoint(const std::string& folder) {
                     generation_path = folder + "/generation_config.json";
   const nlohmann::json config = PAGODA_TRY(read_json_object(config_path));
   checkpoint.config = PAGODA_TRY(hf_model_config(JsonView(config, config_path)));
-  auto quantization =
-      PAGODA_TRY(read_quantization_config(JsonView(config, config_path), folder, std::nullopt));
+  auto quantization = PAGODA_TRY(read_quantization(JsonView(config, config_path), folder, asked));
+  if (quantization) checkpoint.quantization = quantization_name(*quantization);
   if (exists(generation_path)) {
     const nlohmann::json generation = PAGODA_TRY(read_json_object(generation_path));
     checkpoint.generation =

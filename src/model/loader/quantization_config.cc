@@ -213,6 +213,13 @@ std::string code_format_name(const CodeFormat& format) {
   return fmt::format("{}-bit per {}", format.bits, per_row ? "channel" : "tensor");
 }
 
+std::string quantization_name(const QuantizationConfig& config) {
+  std::string text(quant_method_name(config.method));
+  if (!config.zeros_minus_one) text += "_v2";
+  for (const CodeFormat& format : config.formats) text += " " + code_format_name(format);
+  return text;
+}
+
 std::string_view quant_method_name(QuantMethod method) {
   switch (method) {
     case QuantMethod::kGptq:

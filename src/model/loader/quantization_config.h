@@ -47,6 +47,9 @@ struct QuantizationConfig {
   std::string where;  // the file, for messages
 };
 
+// "gptq 4-bit g128", "gptq_v2 8-bit per channel": all that the codes in the files mean.
+std::string quantization_name(const QuantizationConfig& config);
+
 // nullopt when nothing says that the folder is quantised. `asked` is what --quantization names, or empty: it
 // stands in for a quant_method that the files lack. kUnsupportedModel for methods and variants that can't be
 // run, in one line that names the key and its value.

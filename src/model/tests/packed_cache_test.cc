@@ -164,6 +164,9 @@ TEST_F(PackedCacheTest, SaysWhichThingDiffers) {
   key_.precision = WeightPrecision::kFloat32;
   EXPECT_EQ(refusal(), "its 'precision' is \"native\", this run's \"float32\"");
   key_ = key;
+  key_.quantization = "int8";
+  EXPECT_EQ(refusal(), "its 'quantization' is \"\", this run's \"int8\"");
+  key_ = key;
   key_.files.push_back(key_.files[0]);
   EXPECT_EQ(refusal(), "it is of another set of model files");
 }
@@ -261,17 +264,17 @@ TEST_F(PackedCacheTest, RefusesDirectoriesOfOthers) {
     write_file(cache_, bytes);
     return refusal();
   };
-  EXPECT_CONTAINS(with("\"format\":2", "\"format\":3"), "its 'format' is 3, this run's 2");
+  EXPECT_CONTAINS(with("\"format\":3", "\"format\":2"), "its 'format' is 2, this run's 3");
   const std::string version = std::to_string(kPackedLayoutVersion);
   EXPECT_CONTAINS(with("\"layouts\":" + version, "\"layouts\":0"),
                   "its 'layouts' is 0, this run's " + version);
-  EXPECT_CONTAINS(with("\"format\":2", "\"f\":1"), "it names no 'format'");
-  EXPECT_CONTAINS(with("\"format\":2", "\"format\":["), "its directory is no JSON object");
+  EXPECT_CONTAINS(with("\"format\":3", "\"f\":1"), "it names no 'format'");
+  EXPECT_CONTAINS(with("\"format\":3", "\"format\":["), "its directory is no JSON object");
   EXPECT_CONTAINS(with("\"name\"", "\"eman\""), "the model file model.gguf has another name");
   EXPECT_CONTAINS(with("\"multipliers\":[[0,0]", "\"multipliers\":[[0]"), "weight 0 has no multipliers");
   EXPECT_CONTAINS(with("[[0,0],[0,0]]", "[[999,0],[0]]"), "weight 0 has no multipliers");
   EXPECT_CONTAINS(with("\"multipliers\"", "\"multipliets\""), "lacks multipliers");
-  EXPECT_EQ(with("\"format\":2", "\"format\":2"), "");
+  EXPECT_EQ(with("\"format\":3", "\"format\":3"), "");
 }
 
 TEST_F(PackedCacheTest, IsLeftAloneWhileAnotherProcessWritesIt) {
@@ -401,6 +404,9 @@ TEST_F(PackedCacheTest, PathFollowsTheFlag) {
   EXPECT_EQ(path("auto"), fs::path(model_).lexically_normal().string() + ".packed");
   EXPECT_EQ(path("auto", WeightPrecision::kFloat32),
             fs::path(model_).lexically_normal().string() + ".float32.packed");
+  checkpoint.rounding = "int4";
+  EXPECT_EQ(path("auto"), fs::path(model_).lexically_normal().string() + ".int4.packed");
+  checkpoint.rounding.clear();
   const std::string one = path(folder_);
   EXPECT_CONTAINS(one, folder_ + "/model-");
   checkpoint.path = folder_ + "/other/model.gguf";

@@ -59,6 +59,7 @@ TEST(QuantizationConfig, ReadsEveryMethod) {
   EXPECT_EQ(config.formats, (std::vector<CodeFormat>{{8, CodeFormat::kPerRow}}));
   EXPECT_FALSE(config.zeros_minus_one);
   EXPECT_TRUE(config.needs_group_index);
+  EXPECT_EQ(quantization_name(config), "gptq_v2 8-bit per channel");
   EXPECT_EQ(good(kAwq).formats, (std::vector<CodeFormat>{{4, 64}}));
   // AutoAWQ's own names, as in its quant_config.json.
   EXPECT_EQ(good({{"quant_method", "awq"}, {"w_bit", 4}, {"q_group_size", 32}, {"version", "GEMM"}}).formats,
