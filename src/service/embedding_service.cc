@@ -35,8 +35,9 @@ void EmbeddingService::truncate(const EmbeddingInput& input, int64_t limit, std:
   std::copy(tail.begin(), tail.end(), ids->end() - static_cast<std::ptrdiff_t>(tail.size()));
 }
 
-Result<std::vector<TokenId>> EmbeddingService::encode(const EmbeddingRequest& request,
-                                                      const EmbeddingInput& input) const {
+Result<std::vector<TokenId>> EmbeddingService::encode(const EmbeddingRequest& request, size_t index) const {
+  const EmbeddingInput& input = request.inputs[index];
+  const char* const param = index < request.num_first ? request.first_param : request.param;
   std::vector<TokenId> ids;
   if (const auto* text = std::get_if<std::string>(&input)) {
     // What a user writes is text: it can't become a control token.
@@ -53,21 +54,21 @@ Result<std::vector<TokenId>> EmbeddingService::encode(const EmbeddingRequest& re
   }
   if (ids.empty()) {
     return make_error(ErrorKind::kInvalidArgument,
-                      fmt::format("{} has no tokens; at least one is needed.", request.param), request.param);
+                      fmt::format("{} has no tokens; at least one is needed.", param), param);
   }
   if (std::cmp_greater(ids.size(), engine_.max_tokens())) {
     return make_error(
         ErrorKind::kContextLengthExceeded,
         fmt::format("An input has {} tokens; the model takes {} (truncate_prompt_tokens cuts it).",
                     ids.size(), engine_.max_tokens()),
-        request.param);
+        param);
   }
   for (const TokenId id : ids) {
     if (id.value >= 0 && id.value < vocab_size_) continue;
     return make_error(
         ErrorKind::kInvalidArgument,
         fmt::format("Token id {} is out of vocabulary: ids are 0 to {}.", id.value, vocab_size_ - 1),
-        request.param);
+        param);
   }
   return ids;
 }
@@ -82,8 +83,8 @@ Result<uint64_t> EmbeddingService::embed(const EmbeddingRequest& request, Embedd
   }
   engine::PoolingRequest work;
   std::vector<int64_t> num_tokens;
-  for (const EmbeddingInput& input : request.inputs) {
-    work.sequences.push_back(PAGODA_TRY(encode(request, input)));
+  for (size_t i = 0; i < request.inputs.size(); ++i) {
+    work.sequences.push_back(PAGODA_TRY(encode(request, i)));
     num_tokens.push_back(static_cast<int64_t>(work.sequences.back().size()));
   }
   work.dimensions = request.dimensions.value_or(0);

@@ -21,6 +21,8 @@ using EmbeddingInput = std::variant<std::string, std::vector<TokenId>>;
 struct EmbeddingRequest {
   std::vector<EmbeddingInput> inputs;  // one or more
   const char* param = "input";         // the request's field, for errors
+  const char* first_param = "";        // that of the first `num_first` inputs
+  size_t num_first = 0;
   bool add_special_tokens = true;
   // Keep the first so many tokens of each input, special ones included; 0 = off, -1 = what the model takes.
   int64_t truncate_prompt_tokens = 0;
@@ -50,7 +52,7 @@ class EmbeddingService {
   int64_t width() const { return engine_.width(); }
 
  private:
-  Result<std::vector<TokenId>> encode(const EmbeddingRequest& request, const EmbeddingInput& input) const;
+  Result<std::vector<TokenId>> encode(const EmbeddingRequest& request, size_t index) const;
   void truncate(const EmbeddingInput& input, int64_t limit, std::vector<TokenId>* ids) const;
 
   engine::PoolingEngine& engine_;

@@ -162,7 +162,9 @@ Result<engine::EngineRequest> GenerationTask::engine_request() {
     return make_error(ErrorKind::kInvalidArgument, "The prompt has no tokens; at least one is needed.",
                       prompt_param(request_.prompt));
   }
-  if (request_.prompt_text && prompt_text_.empty()) {
+  const auto* text = std::get_if<TextPrompt>(&request_.prompt);
+  const bool truly_empty = text != nullptr && text->text.empty();  // its tokens are not the user's
+  if (request_.prompt_text && prompt_text_.empty() && !truly_empty) {
     prompt_text_ = PAGODA_TRY(context_.tokenizer.decode(prompt_ids_, false));
   }
 

@@ -28,7 +28,7 @@ struct ServiceContext {
   const ServiceOptions& options;
   const Clock& clock;
   TextPool& pool;
-  const GrammarSource& grammars;
+  GrammarSource& grammars;
 };
 
 using AcceptedCallback = std::function<void(Result<std::shared_ptr<Generation>>)>;

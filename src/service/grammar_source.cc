@@ -17,32 +17,47 @@ class GrammarConstraint final : public sampling::TokenConstraint {
   text::GrammarMatcher matcher_;
 };
 
-Result<text::GrammarMatcher> compile(const text::GrammarCompiler& compiler, const OutputGrammar& grammar) {
-  switch (grammar.kind) {
+constexpr size_t kMaxGrammars = 64;
+constexpr size_t kMaxTextBytes = size_t{4} << 20;
+
+text::GrammarKind kind_of(OutputGrammar::Kind kind) {
+  switch (kind) {
     case OutputGrammar::Kind::kJsonObject:
-      return compiler.compile(text::GrammarKind::kJsonSchema, R"({"type":"object"})");
     case OutputGrammar::Kind::kJsonSchema:
-      return compiler.compile(text::GrammarKind::kJsonSchema, grammar.text);
+      return text::GrammarKind::kJsonSchema;
     case OutputGrammar::Kind::kRegex:
-      return compiler.compile(text::GrammarKind::kRegex, grammar.text);
+      return text::GrammarKind::kRegex;
     case OutputGrammar::Kind::kChoice:
-      return compiler.compile(text::GrammarKind::kChoice, grammar.text);
+      return text::GrammarKind::kChoice;
     case OutputGrammar::Kind::kLark:
-      return compiler.compile(text::GrammarKind::kLark, grammar.text);
+      return text::GrammarKind::kLark;
     case OutputGrammar::Kind::kGbnf:
       break;
   }
-  return compiler.compile(text::GrammarKind::kGbnf, grammar.text);
+  return text::GrammarKind::kGbnf;
+}
+
+std::string_view text_of(const OutputGrammar& grammar) {
+  if (grammar.kind == OutputGrammar::Kind::kJsonObject) return R"({"type":"object"})";
+  return grammar.text;
 }
 
 }  // namespace
 
+GrammarSource::GrammarSource(const text::Tokenizer& tokenizer, const ServiceOptions& options)
+    : tokenizer_(tokenizer),
+      logits_width_(options.vocab_size),
+      end_tokens_(options.eos),
+      cache_(kMaxGrammars, kMaxTextBytes) {}
+
 Result<std::vector<std::shared_ptr<sampling::TokenConstraint>>> GrammarSource::constraints(
-    const OutputGrammar& grammar, int n) const {
+    const OutputGrammar& grammar, int n) {
   const auto compiler = PAGODA_TRY(this->compiler());
-  auto compiled = compile(*compiler, grammar);
-  if (!compiled) {
-    Error error = std::move(compiled).error();
+  const text::GrammarKind kind = kind_of(grammar.kind);
+  const std::string_view text = text_of(grammar);
+  auto matchers = cache_.matchers(kind, text, n, [&] { return compiler->compile(kind, text); });
+  if (!matchers) {
+    Error error = std::move(matchers).error();
     error.param = grammar.param;
     if (error.kind == ErrorKind::kInvalidArgument) {
       error.message = fmt::format("{} cannot be used: {}.", grammar.param, error.message);
@@ -50,14 +65,13 @@ Result<std::vector<std::shared_ptr<sampling::TokenConstraint>>> GrammarSource::c
     return error;
   }
   std::vector<std::shared_ptr<sampling::TokenConstraint>> constraints;
-  for (int choice = 1; choice < n; ++choice) {
-    constraints.push_back(std::make_shared<GrammarConstraint>(PAGODA_TRY(compiled->fork())));
+  for (text::GrammarMatcher& matcher : *matchers) {
+    constraints.push_back(std::make_shared<GrammarConstraint>(std::move(matcher)));
   }
-  constraints.push_back(std::make_shared<GrammarConstraint>(std::move(*compiled)));
   return constraints;
 }
 
-Result<std::shared_ptr<const text::GrammarCompiler>> GrammarSource::compiler() const {
+Result<std::shared_ptr<const text::GrammarCompiler>> GrammarSource::compiler() {
   const std::lock_guard lock(mutex_);
   if (!compiler_) {
     compiler_ = PAGODA_TRY(text::GrammarCompiler::create(tokenizer_, logits_width_, end_tokens_));

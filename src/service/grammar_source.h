@@ -10,6 +10,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "sampling/token_constraint.h"
+#include "service/grammar_cache.h"
 #include "service/service.h"
 #include "text/grammar.h"
 #include "text/tokenizer.h"
@@ -20,21 +21,21 @@ namespace pagoda::service {
 class GrammarSource {
  public:
   // `tokenizer` must outlive this object.
-  GrammarSource(const text::Tokenizer& tokenizer, const ServiceOptions& options)
-      : tokenizer_(tokenizer), logits_width_(options.vocab_size), end_tokens_(options.eos) {}
+  GrammarSource(const text::Tokenizer& tokenizer, const ServiceOptions& options);
 
   // One constraint for each of `n` choices. kInvalidArgument naming the grammar's own field.
   Result<std::vector<std::shared_ptr<sampling::TokenConstraint>>> constraints(const OutputGrammar& grammar,
-                                                                              int n) const;
+                                                                              int n);
 
  private:
-  Result<std::shared_ptr<const text::GrammarCompiler>> compiler() const;
+  Result<std::shared_ptr<const text::GrammarCompiler>> compiler();
 
   const text::Tokenizer& tokenizer_;
   const int64_t logits_width_;
   const std::vector<TokenId> end_tokens_;
-  mutable std::mutex mutex_;
-  mutable std::shared_ptr<const text::GrammarCompiler> compiler_;
+  GrammarCache cache_;
+  std::mutex mutex_;
+  std::shared_ptr<const text::GrammarCompiler> compiler_;
 };
 
 }  // namespace pagoda::service

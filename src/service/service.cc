@@ -32,7 +32,7 @@ class Service::Impl {
   const std::optional<text::ChatTemplate> chat_template_;
   const ServiceOptions options_;
   const PromptEncoder encoder_;
-  const GrammarSource grammars_;
+  GrammarSource grammars_;
   const ServiceContext context_;
   // Last: its destructor runs what was posted, and that uses everything above.
   TextPool pool_;
