@@ -1,5 +1,6 @@
 #include "kernels/activations.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
@@ -39,7 +40,8 @@ ActivationBuffer::ActivationBuffer(int64_t max_rows, int64_t max_depth)
       data_(static_cast<size_t>(max_rows_ * max_depth_) * sizeof(float)),
       scales_(static_cast<size_t>(max_rows_ * max_depth_ / kActivationGroup) * sizeof(float)),
       sums_(static_cast<size_t>(max_rows_ * max_depth_ / kActivationSum) * sizeof(int32_t)),
-      scaled_sums_(scales_.size()) {}
+      scaled_sums_(scales_.size()),
+      unordered_(static_cast<size_t>(max_rows_ * max_depth_) * sizeof(float)) {}
 
 void ActivationBuffer::begin(const ActivationSpec& spec, int64_t rows, int64_t depth) noexcept {
   PAGODA_CHECK(rows >= 0 && rows <= max_rows_, "{} rows, room for {}", rows, max_rows_);
@@ -49,6 +51,10 @@ void ActivationBuffer::begin(const ActivationSpec& spec, int64_t rows, int64_t d
   view_.rows = rows;
   view_.depth = round_up(depth, kActivationGroup);
   PAGODA_CHECK(depth > 0 && view_.depth <= max_depth_, "depth {}, room for {}", depth, max_depth_);
+  PAGODA_CHECK(
+      spec.order == nullptr || (spec.form == ActivationForm::kCoded && std::ssize(*spec.order) == depth),
+      "an order for a depth of {}", depth);
+  view_.order = spec.order;
   switch (spec.form) {
     case ActivationForm::kF32:
       view_.f32 = data_.as<float>();
@@ -78,6 +84,11 @@ void ActivationBuffer::write_columns(int64_t row, int64_t first, const float* va
   PAGODA_CHECK(row >= 0 && row < view_.rows && first % kActivationGroup == 0 && first + count <= depth_ &&
                    (count % kActivationGroup == 0 || first + count == depth_),
                "row {} of {}, columns {} + {} of {}", row, view_.rows, first, count, depth_);
+  if (view_.order != nullptr) {
+    std::memcpy(unordered_.as<float>() + row * view_.depth + first, values,
+                static_cast<size_t>(count) * sizeof(float));
+    return;
+  }
   // The ragged end of a row goes through a zero-padded copy, so that bodies see whole groups only.
   alignas(64) float tail[kActivationGroup] = {};
   const int64_t whole = count / kActivationGroup * kActivationGroup;
@@ -104,12 +115,34 @@ void ActivationBuffer::write_group(int64_t group, const float* values) noexcept 
   PAGODA_CHECK(group >= 0 && (group + 1) * kActivationGroup <= depth_, "group {} of {} columns", group,
                depth_);
   for (int64_t row = 0; row < view_.rows; ++row, values += kActivationGroup) {
-    if (view_.form == ActivationForm::kCoded) {
+    if (view_.form == ActivationForm::kCoded && view_.order == nullptr) {
       quantize(row, group, values, 1);
     } else {
       write_columns(row, group * kActivationGroup, values, kActivationGroup);
     }
   }
+}
+
+void ActivationBuffer::finish_row(int64_t row) noexcept {
+  if (view_.order == nullptr) return;
+  const ColumnOrder& order = *view_.order;
+  const float* const values = unordered_.as<float>() + row * view_.depth;
+  for (int64_t first = 0; first < view_.depth; first += kActivationGroup) {
+    alignas(64) float group[kActivationGroup] = {};
+    const int64_t count = std::min<int64_t>(kActivationGroup, depth_ - first);
+    for (int64_t i = 0; i < count; ++i) group[i] = values[order[static_cast<size_t>(first + i)]];
+    quantize(row, first / kActivationGroup, group, 1);
+  }
+}
+
+void ActivationBuffer::finish(ComputePool& pool) noexcept {
+  if (view_.order == nullptr) return;
+  const auto values = static_cast<double>(view_.rows * view_.depth);
+  const int chunks = chunk_count(values * 0.3, view_.rows, pool.num_threads());
+  pool.run(chunks, [&](int chunk, int) {
+    const auto [begin, end] = chunk_range(view_.rows, chunks, chunk);
+    for (int64_t row = begin; row < end; ++row) finish_row(row);
+  });
 }
 
 void ActivationBuffer::quantize(int64_t row, int64_t group, const float* values, int64_t groups) noexcept {
@@ -131,7 +164,10 @@ void convert_activations(ConstRowsView x, const ActivationSpec& spec, Activation
   const int chunks = chunk_count(static_cast<double>(x.rows * x.width) * 0.15, x.rows, pool.num_threads());
   pool.run(chunks, [&](int chunk, int) {
     const auto [begin, end] = chunk_range(x.rows, chunks, chunk);
-    for (int64_t row = begin; row < end; ++row) out.write_row(row, x.row(row));
+    for (int64_t row = begin; row < end; ++row) {
+      out.write_row(row, x.row(row));
+      out.finish_row(row);
+    }
   });
 }
 

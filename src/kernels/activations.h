@@ -51,10 +51,15 @@ class WideGroups {
   int64_t count_ = 0;
 };
 
+// The order in which a matrix takes the columns of its input: its column j is the input's column order[j].
+// Matrices quantised in act-order have their columns sorted by group.
+using ColumnOrder = std::vector<int32_t>;
+
 // What an input of a matrix has to be converted to.
 struct ActivationSpec {
   ActivationForm form = ActivationForm::kF32;
-  const WideGroups* wide = nullptr;  // kCoded: covers the padded depth
+  const WideGroups* wide = nullptr;    // kCoded: covers the padded depth
+  const ColumnOrder* order = nullptr;  // kCoded: of all columns; null: as they come
 };
 
 // A view of `rows` activation rows of padded depth `depth` (a multiple of 32; columns past the real depth are
@@ -66,6 +71,7 @@ struct Activations {
   const float* f32 = nullptr;          // [rows, depth]
   const uint16_t* bf16 = nullptr;      // [rows, depth]
   const WideGroups* wide = nullptr;    // of kCoded
+  const ColumnOrder* order = nullptr;  // that the columns are in; null: the input's own
   const int8_t* codes = nullptr;       // [rows, depth]
   const int8_t* low_codes = nullptr;   // [rows, 32 * wide->count()]: low bytes of the wide groups
   const float* scales = nullptr;       // [rows, depth / 32]
@@ -79,7 +85,9 @@ class ActivationBuffer {
   ActivationBuffer() = default;
   ActivationBuffer(int64_t max_rows, int64_t max_depth);
 
-  // Starts filling `rows` rows of padded depth round_up(depth, 32); zeroes nothing. `spec.wide` is kept.
+  // Starts filling `rows` rows of padded depth round_up(depth, 32); zeroes nothing. `spec.wide` and
+  // `spec.order` are kept. With an order, what is written stays as it is until finish_row() or finish(): a
+  // column may go anywhere in its row.
   void begin(const ActivationSpec& spec, int64_t rows, int64_t depth) noexcept;
   // Converts one row of `depth` floats (the depth of begin()), pads it with zeros. Rows may be written from
   // different threads. `row_values` may be unaligned and must not alias the buffer.
@@ -90,6 +98,10 @@ class ActivationBuffer {
   // Columns [32 group, 32 group + 32) of all rows from values [rows, 32]. Groups may be written from
   // different threads.
   void write_group(int64_t group, const float* values) noexcept;
+  // Row `row` has been written: converts it if that had to wait for its last column.
+  void finish_row(int64_t row) noexcept;
+  // The same for all rows, for producers whose threads share them.
+  void finish(ComputePool& pool) noexcept;
   const Activations& view() const noexcept { return view_; }
 
  private:
@@ -99,6 +111,7 @@ class ActivationBuffer {
   int64_t depth_ = 0;
   int64_t max_rows_ = 0, max_depth_ = 0;
   AlignedBuffer data_, scales_, sums_, scaled_sums_;
+  AlignedBuffer unordered_;  // rows that wait for finish_row(); pages that nothing touches take no memory
 };
 
 // Converts all rows of x, on all threads.

@@ -405,8 +405,9 @@ void attention(const AttentionInput& input, const AttentionParams& params, const
                "scratch for {} rows, head_dim {}, {} threads", scratch.max_rows(), scratch.head_dim(),
                scratch.num_threads());
   const AttentionBody& body = pick(scalar::attention_body, avx2::attention_body, avx512::attention_body);
-  PAGODA_CHECK(out.converted == nullptr || kv.head_dim % kActivationGroup == 0, "head_dim {} to convert",
-               kv.head_dim);
+  PAGODA_CHECK(out.converted == nullptr ||
+                   (kv.head_dim % kActivationGroup == 0 && out.converted->view().order == nullptr),
+               "head_dim {} to convert", kv.head_dim);
   const bool windowed = params.window > 0;
   Call call{input.q,
             input.sequences,

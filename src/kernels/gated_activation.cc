@@ -25,6 +25,7 @@ void gated_activation_convert(GatedActivation kind, const GateAndUp& x, const Ac
         gated_activation_row(kind, x.gate.row(row) + at, x.up.row(row) + at, count, piece);
         out.write_columns(row, at, piece, count);
       }
+      out.finish_row(row);
     }
   });
 }

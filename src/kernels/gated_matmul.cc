@@ -56,6 +56,7 @@ void gated_matmul(const Activations& x, const GatedProduct& product, ActivationB
       out.write_group(panel, gate);
     }
   });
+  out.finish(pool);
 }
 
 }  // namespace pagoda::kernels

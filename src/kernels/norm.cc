@@ -71,6 +71,7 @@ void norm_convert(ConstRowsView x, const Norm& norm, const ActivationSpec& spec,
         normed.write(at, count, piece);
         out.write_columns(row, at, piece, count);
       }
+      out.finish_row(row);
     }
   });
 }

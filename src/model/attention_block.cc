@@ -50,18 +50,20 @@ void AttentionBlock::run(const AttentionWeights& weights, int layer, KvStorage& 
   params.num_heads = config_.num_heads;
   params.scale = config_.attention_scale;
   params.window = window;
-  const bool converts = config_.head_dim % kernels::kActivationGroup == 0;
+  // Heads are converted as they come, unless their columns have to change places.
+  const kernels::ActivationSpec input = weights.out.input();
+  const bool converts = config_.head_dim % kernels::kActivationGroup == 0 && input.order == nullptr;
   kernels::ActivationBuffer& converted = stream.converted();
   kernels::AttentionOutput out;
   out.rows = attended_.view(num_tokens, q_width);
   if (converts) {
     out.converted = &converted;
-    converted.begin(weights.out.input(), num_tokens, q_width);
+    converted.begin(input, num_tokens, q_width);
   }
   kernels::attention(
       {qkv_.view(num_tokens, q_width, weights.qkv.offset(0)), sequences_, view, &shared_prefixes_}, params,
       out, scratch_, stream.pool());
-  if (!converts) kernels::convert_activations(out.rows, weights.out.input(), converted, stream.pool());
+  if (!converts) kernels::convert_activations(out.rows, input, converted, stream.pool());
   stream.add(weights.out, converted, weights.post_norm);
 }
 

@@ -45,7 +45,7 @@ std::string DecoderWeights::layout_summary() const {
   for (const LayerWeights& layer : layers) {
     layer.for_each([&](const Projection& projection, LayerWeights::Input) {
       for (const auto& weight : projection.weights()) count(weight);
-      if (projection.forms().front() != ActivationForm::kCoded) return;
+      if (projection.input().form != ActivationForm::kCoded) return;
       groups += projection.input().wide->num_groups();
       wide += projection.input().wide->count();
     });

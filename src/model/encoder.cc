@@ -119,8 +119,8 @@ int64_t BertEncoder::gather(std::span<const EmbedTask> batch) noexcept {
 
 void BertEncoder::project(const Projection& projection, RowsView input, RowsView out,
                           bool accumulate) noexcept {
-  for (const kernels::ActivationForm form : projection.forms()) {
-    kernels::convert_activations(input, projection.input(form), converted_, pool_);
+  for (size_t i = 0; i < projection.num_inputs(); ++i) {
+    kernels::convert_activations(input, projection.input(i), converted_, pool_);
     projection.run(converted_.view(), out.data, out.stride, accumulate, pool_);
   }
 }

@@ -24,14 +24,14 @@ void GatedFeedForward::run(const FeedForwardWeights& weights, ResidualStream& st
   stream.add(weights.down, gated_, weights.post_norm);
 }
 
-// False if the weights don't allow it: gate and up in different forms, or not in whole panels.
+// False if the weights don't allow it: gate and up with different inputs, or not in whole panels.
 bool GatedFeedForward::run_in_one_pass(const FeedForwardWeights& weights, ResidualStream& stream) noexcept {
   kernels::GatedProduct product;
   product.gate = weights.gate_up.panels(0);
   product.up = weights.gate_up.panels(1);
   product.size = width_;
   product.activation = activation_;
-  if (product.gate.weight == nullptr || product.up.weight == nullptr || weights.gate_up.forms().size() != 1 ||
+  if (product.gate.weight == nullptr || product.up.weight == nullptr || weights.gate_up.num_inputs() != 1 ||
       product.size % kPanelRows != 0) {
     return false;
   }

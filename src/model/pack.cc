@@ -181,8 +181,9 @@ PackedWeightSpec packed_spec(const CodeScheme& scheme, int64_t rows, int64_t dep
 bool can_pack_together(std::span<const MatrixReader* const> parts, WeightPrecision precision) {
   for (const MatrixReader* const part : parts) {
     if (part->depth() != parts[0]->depth()) return false;
-    if (precision == WeightPrecision::kNative && !same_scheme(part->scheme(), parts[0]->scheme()))
-      return false;
+    if (precision != WeightPrecision::kNative) continue;
+    if (!same_scheme(part->scheme(), parts[0]->scheme())) return false;
+    if (!std::ranges::equal(part->column_order(), parts[0]->column_order())) return false;
   }
   return true;
 }

@@ -22,6 +22,7 @@ enum class WeightPrecision : uint8_t {
 PackedWeightSpec packed_spec(const CodeScheme& scheme, int64_t rows, int64_t depth,
                              WeightPrecision precision);
 
+// Parts of one depth and, as kNative, of one scheme and order of columns.
 bool can_pack_together(std::span<const MatrixReader* const> parts, WeightPrecision precision);
 
 using MatrixReaders = std::vector<std::shared_ptr<const MatrixReader>>;

@@ -50,16 +50,29 @@ Result<Projection> Projection::load(const TensorSource& tensors, std::span<const
       column += sections[s].rows;
       parts.push_back(std::move(readers[s]));
     }
+    const std::span<const int32_t> order = all[first]->column_order();
     // The packer keeps the address: that of a vector's element, which moving the projection leaves alone.
     const auto spec = packer.add(std::move(parts), projection.weights_[first / per_weight]);
     projection.width_ += spec.padded_rows();
-    const ActivationForm form = kernels::activation_form(spec.layout);
-    if (std::find(projection.forms_.begin(), projection.forms_.end(), form) == projection.forms_.end()) {
-      projection.forms_.push_back(form);
-    }
+    projection.input_of_.push_back(projection.add_input(kernels::activation_form(spec.layout), order));
     projection.biases_.push_back(PAGODA_TRY(load_bias(tensors, sections.subspan(first, per_weight))));
   }
   return projection;
+}
+
+size_t Projection::add_input(ActivationForm form, std::span<const int32_t> order) {
+  if (form != ActivationForm::kCoded) order = {};
+  const auto same = [&](const Input& input) {
+    const auto known = input.order ? std::span<const int32_t>(*input.order) : std::span<const int32_t>();
+    return input.form == form && std::ranges::equal(known, order);
+  };
+  const auto found = std::find_if(inputs_.begin(), inputs_.end(), same);
+  if (found != inputs_.end()) return static_cast<size_t>(found - inputs_.begin());
+  inputs_.push_back({form, nullptr});
+  if (!order.empty()) {
+    inputs_.back().order = std::make_unique<const kernels::ColumnOrder>(order.begin(), order.end());
+  }
+  return inputs_.size() - 1;
 }
 
 kernels::PanelRows Projection::panels(size_t section) const {
@@ -77,7 +90,8 @@ void Projection::run(const kernels::Activations& x, float* out, int64_t out_stri
   std::array<kernels::MatmulJob, 3> jobs;
   size_t count = 0;
   for (size_t i = 0; i < weights_.size(); ++i) {
-    if (kernels::activation_form(weights_[i].layout()) != x.form) continue;
+    const Input& input = inputs_[input_of_[i]];
+    if (input.form != x.form || input.order.get() != x.order) continue;
     kernels::MatmulJob& job = jobs[count++];
     job.weight = &weights_[i];
     job.bias = biases_[i].empty() ? nullptr : biases_[i].data();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -36,28 +37,37 @@ class Projection {
   int64_t width() const { return width_; }  // floats of one output row; a multiple of 32
   int64_t depth() const { return depth_; }
   std::span<const PackedWeight> weights() const { return weights_; }
-  // The distinct forms that the weights multiply with; nearly always one.
-  std::span<const kernels::ActivationForm> forms() const { return forms_; }
-  // The input in one of forms(); valid while the projection stays where it is.
-  kernels::ActivationSpec input(kernels::ActivationForm form) const { return {form, &wide_}; }
-  // Of a projection with one section.
-  kernels::ActivationSpec input() const { return input(forms_.front()); }
+  // How many distinct inputs the weights multiply with, in form or order of columns; nearly always one.
+  size_t num_inputs() const { return inputs_.size(); }
+  // Valid while the projection stays where it is. The only one of a projection with one section.
+  kernels::ActivationSpec input(size_t index = 0) const {
+    return {inputs_[index].form, &wide_, inputs_[index].order.get()};
+  }
   // Which groups of a coded input are wide; all of them after load().
   void set_wide(kernels::WideGroups wide) { wide_ = std::move(wide); }
 
   // Where the rows of a section are; no weight if they don't start with a panel.
   kernels::PanelRows panels(size_t section) const;
 
-  // out (+)= x W^T + b for every weight whose form is x.form. out rows are `out_stride` floats apart.
+  // out (+)= x W^T + b for every weight that takes x's form and order. out rows are `out_stride` floats
+  // apart.
   void run(const kernels::Activations& x, float* out, int64_t out_stride, bool accumulate,
            ComputePool& pool) const noexcept;
 
  private:
+  struct Input {
+    kernels::ActivationForm form = kernels::ActivationForm::kF32;
+    std::unique_ptr<const kernels::ColumnOrder> order;  // null: the columns as they come
+  };
+  // The index of that input among inputs_, which gets it if it is new.
+  size_t add_input(kernels::ActivationForm form, std::span<const int32_t> order);
+
   std::vector<PackedWeight> weights_;
   std::vector<std::vector<float>> biases_;  // parallel to weights_; empty = none
   std::vector<int64_t> columns_;            // parallel to weights_: first output column
   std::vector<int64_t> offsets_;            // per section
-  std::vector<kernels::ActivationForm> forms_;
+  std::vector<Input> inputs_;
+  std::vector<size_t> input_of_;  // parallel to weights_: index of inputs_
   kernels::WideGroups wide_;
   int64_t width_ = 0, depth_ = 0;
 };

@@ -23,8 +23,8 @@ void ResidualStream::read(const NormWeights& norm, const kernels::ActivationSpec
 }
 
 void ResidualStream::project(const Projection& projection, const NormWeights& norm, Rows& out) noexcept {
-  for (const kernels::ActivationForm form : projection.forms()) {
-    read(norm, projection.input(form));
+  for (size_t i = 0; i < projection.num_inputs(); ++i) {
+    read(norm, projection.input(i));
     observe(projection, converted_);
     projection.run(converted_.view(), out.row(0), out.stride, false, pool_);
   }

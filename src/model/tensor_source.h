@@ -43,6 +43,9 @@ class MatrixReader {
   // (offsets may be null when the scheme has none). Only when scheme().bits != 0.
   virtual void read_codes(int64_t first, int64_t count, uint8_t* codes, float* scales,
                           float* offsets) const = 0;
+  // read_codes gives column column_order()[j] of the matrix as column j; empty: the columns as they are.
+  // Floats are always in the matrix's own order.
+  virtual std::span<const int32_t> column_order() const { return {}; }
   // Rows as exact floats [count, depth]; bit-identical to the format's reference dequantisation.
   virtual void read_values(int64_t first, int64_t count, float* values) const = 0;
   // The matrix has been read and will hardly be again: memory that holds its file's pages may go. Reading it

@@ -72,6 +72,19 @@ TEST_P(QuantTest, CodesPickTheSameTokens) {
   }
 }
 
+// A step of seven tokens, of one, or the whole prompt: the same bits.
+TEST_P(QuantTest, ChunksChangeNothing) {
+  const IsaScope isa(GetParam().isa);
+  HarnessOptions options = native_options();
+  options.activation_precision = model::ActivationPrecision::kMixed;
+  ModelHarness whole(dir_, options);
+  for (const int64_t step : {1, 7}) {
+    options.max_tokens = step;
+    ModelHarness chunked(dir_, options);
+    for (const auto& c : cases_) EXPECT_EQ(chunked.logits(c.ids), whole.logits(c.ids)) << step;
+  }
+}
+
 // Float weights rounded while they are loaded.
 class RoundingTest : public testing::TestWithParam<Isa> {
  protected:

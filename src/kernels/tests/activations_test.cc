@@ -158,6 +158,47 @@ TEST_P(ActivationsTest, PiecesOfARowEqualTheRow) {
   }
 }
 
+// Whoever writes the columns, and in which pieces: the same as if the input had been in that order.
+TEST_P(ActivationsTest, ColumnsComeInTheOrderAskedFor) {
+  for (const int64_t depth : {96, 70}) {
+    const int64_t rows = 3;
+    const std::vector<float> x = random_floats(static_cast<size_t>(rows * depth), -3, 3, 5);
+    ColumnOrder order;
+    for (int64_t j = 0; j < depth; ++j) order.push_back(static_cast<int32_t>((j * 37 + 11) % depth));
+    std::vector<float> sorted;
+    for (int64_t r = 0; r < rows; ++r) {
+      for (const int32_t column : order) sorted.push_back(x[static_cast<size_t>(r * depth + column)]);
+    }
+    for (const FormCase& form : {kNarrowCodes, kMixedCodes, kWideCodes}) {
+      const Converted expected(sorted, rows, depth, form, pool_);
+      const ActivationSpec spec{form.form, &expected.wide, &order};
+      ActivationBuffer out(rows, depth);
+      convert_activations({x.data(), rows, depth, depth}, spec, out, pool_);
+      EXPECT_TRUE(same_activations(expected.view(), out.view()));
+      EXPECT_EQ(out.view().order, &order);
+      out.begin(spec, rows, depth);
+      for (int64_t r = 0; r < rows; ++r) {
+        out.write_columns(r, 32, x.data() + r * depth + 32, depth - 32);
+        out.write_columns(r, 0, x.data() + r * depth, 32);
+      }
+      out.finish(pool_);
+      EXPECT_TRUE(same_activations(expected.view(), out.view()));
+      if (depth % kActivationGroup != 0) continue;
+      out.begin(spec, rows, depth);
+      for (int64_t g = 0; g < depth / 32; ++g) {
+        std::vector<float> group;
+        for (int64_t r = 0; r < rows; ++r) {
+          const auto from = x.begin() + r * depth + g * 32;
+          group.insert(group.end(), from, from + 32);
+        }
+        out.write_group(g, group.data());
+      }
+      out.finish(pool_);
+      EXPECT_TRUE(same_activations(expected.view(), out.view()));
+    }
+  }
+}
+
 PAGODA_PER_ISA(ActivationsTest);
 
 TEST(ActivationsTiers, CodesAgreeBitForBit) {
@@ -181,6 +222,8 @@ TEST(ActivationsDeathTest, ChecksRoomAndColumns) {
   EXPECT_DEATH(buffer.begin({}, 1, 65), "depth 65");
   const WideGroups wide = WideGroups::all(50), short_by_one = WideGroups::all(32);
   EXPECT_DEATH(buffer.begin({ActivationForm::kCoded, &short_by_one}, 1, 50), "wide groups for depth 64");
+  const ColumnOrder order(49, 0);
+  EXPECT_DEATH(buffer.begin({ActivationForm::kCoded, &wide, &order}, 1, 50), "an order for a depth of 50");
   buffer.begin({ActivationForm::kCoded, &wide}, 1, 50);
   const std::vector<float> x(64);
   EXPECT_DEATH(buffer.write_columns(0, 16, x.data(), 34), "columns 16");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -28,13 +29,28 @@ std::optional<int> uniform_code(std::span<const uint8_t> words, int bits) {
   return same ? std::optional(code) : std::nullopt;
 }
 
+std::vector<int32_t> order_by_group(std::span<const int32_t> group_of, const GroupedShape& shape) {
+  std::vector<int32_t> order(group_of.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto group = [&](int32_t column) { return group_of[static_cast<size_t>(column)]; };
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return group(a) < group(b); });
+  for (size_t j = 0; j < order.size(); ++j) {
+    if (group(order[j]) != static_cast<int64_t>(j) / shape.group_size) return {};
+  }
+  return order;
+}
+
 GroupedMatrix::GroupedMatrix(const GroupedShape& shape, std::optional<int> zero,
                              std::vector<int32_t> group_of, std::string description)
     : shape_(shape), zero_(zero), group_of_(std::move(group_of)), description_(std::move(description)) {
   PAGODA_CHECK(shape.bits == 4 || shape.bits == 8, "{} bits", shape.bits);
   PAGODA_CHECK(shape.group_size >= 1 && shape.group_size <= shape.depth);
   const int group = packed_group_size(shape);
-  if (group == 0 || !group_of_.empty()) return;  // plain floats
+  if (!group_of_.empty()) order_ = order_by_group(group_of_, shape);
+  if (group == 0 || (order_.empty() && !group_of_.empty())) {
+    order_.clear();
+    return;  // plain floats
+  }
   scheme_.bits = shape.bits;
   scheme_.group_size = group;
   scheme_.has_offsets = !zero.has_value();
@@ -66,9 +82,20 @@ MatrixReader::Range GroupedMatrix::code_range(int64_t first, int64_t count) cons
   return range;
 }
 
+// `count` rows of codes from the file's order of columns into column_order().
+void GroupedMatrix::sort_columns(int64_t count, uint8_t* codes) const {
+  if (order_.empty()) return;
+  std::vector<uint8_t> row(order_.size());
+  for (int64_t r = 0; r < count; ++r, codes += shape_.depth) {
+    std::memcpy(row.data(), codes, row.size());
+    for (size_t j = 0; j < order_.size(); ++j) codes[j] = row[static_cast<size_t>(order_[j])];
+  }
+}
+
 void GroupedMatrix::read_codes(int64_t first, int64_t count, uint8_t* codes, float* scales,
                                float* offsets) const {
   unpack_codes(first, count, codes);
+  sort_columns(count, codes);
   const Groups groups = groups_of(first, count);
   const int64_t per_row = shape_.groups();
   const int64_t packed = round_up(shape_.depth, kDepthMultiple) / scheme_.group_size;

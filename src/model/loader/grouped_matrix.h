@@ -38,6 +38,10 @@ inline uint64_t spread_nibbles(uint32_t word) {
   return (x | x << 4) & 0x0f0f0f0f0f0f0f0f;
 }
 
+// The columns sorted by group, those of a group in their own order. Empty when the groups are not all of
+// group_size columns, but for the last: then they don't begin where a packed weight's do.
+std::vector<int32_t> order_by_group(std::span<const int32_t> group_of, const GroupedShape& shape);
+
 class GroupedMatrix : public MatrixReader {
  public:
   int64_t rows() const override { return shape_.rows; }
@@ -46,6 +50,8 @@ class GroupedMatrix : public MatrixReader {
   std::string describe() const override { return description_; }
   Range code_range(int64_t first, int64_t count) const override;
   void read_codes(int64_t first, int64_t count, uint8_t* codes, float* scales, float* offsets) const override;
+  // By group, when the file's columns are not.
+  std::span<const int32_t> column_order() const override { return order_; }
   void read_values(int64_t first, int64_t count, float* values) const override;
 
  protected:
@@ -68,11 +74,13 @@ class GroupedMatrix : public MatrixReader {
     std::vector<int32_t> zeros;
   };
   Groups groups_of(int64_t first, int64_t count) const;
+  void sort_columns(int64_t count, uint8_t* codes) const;
 
   GroupedShape shape_;
   std::optional<int> zero_;
   CodeScheme scheme_;
   std::vector<int32_t> group_of_;
+  std::vector<int32_t> order_;
   std::string description_;
 };
 

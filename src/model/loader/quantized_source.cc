@@ -154,7 +154,16 @@ Result<std::unique_ptr<MatrixReader>> QuantizedSource::matrix(const std::string&
     }
     return files_->matrix(name, rows, depth);
   }
-  const TensorParts parts(*files_, stem);
+  auto reader = PAGODA_TRY(open(TensorParts(*files_, stem), rows, depth));
+  // Rows of the embedding are looked up, and nothing puts their columns back.
+  if (stem == "model.embed_tokens" && !reader->column_order().empty()) {
+    return unsupported_model(files_->folder(), "matrix {} is in act-order, which can't be run", shown(stem));
+  }
+  return reader;
+}
+
+Result<std::unique_ptr<MatrixReader>> QuantizedSource::open(const TensorParts& parts, int64_t rows,
+                                                            int64_t depth) const {
   switch (config_.method) {
     case QuantMethod::kGptq:
       return open_gptq_matrix(parts, rows, depth, config_);
@@ -165,7 +174,7 @@ Result<std::unique_ptr<MatrixReader>> QuantizedSource::matrix(const std::string&
     case QuantMethod::kBitsAndBytes:
       return open_bits_and_bytes_matrix(parts, rows, depth);
   }
-  return corrupt_file(files_->folder(), "tensor {} can't be read", shown(name));
+  return corrupt_file(files_->folder(), "matrix {} can't be read", shown(parts.stem()));
 }
 
 }  // namespace pagoda::model

@@ -9,6 +9,7 @@
 
 #include "model/loader/quantization_config.h"
 #include "model/loader/safetensors_source.h"
+#include "model/loader/tensor_parts.h"
 #include "model/tensor_source.h"
 
 namespace pagoda::model {
@@ -31,6 +32,7 @@ class QuantizedSource final : public TensorSource {
   QuantizedSource(std::unique_ptr<SafetensorsSource> files, QuantizationConfig config)
       : files_(std::move(files)), config_(std::move(config)) {}
   Result<void> find_matrices();
+  Result<std::unique_ptr<MatrixReader>> open(const TensorParts& parts, int64_t rows, int64_t depth) const;
   // The parts of a matrix whose codes are in `codes`, as one tensor.
   TensorInfo describe(const std::string& stem, const TensorInfo& codes) const;
   int64_t packed_depth(const std::string& stem, int64_t room) const;

@@ -93,7 +93,10 @@ Values from_codes(const MatrixReader& reader, int64_t first, int64_t count) {
     const auto r = static_cast<int64_t>(i) / depth, k = static_cast<int64_t>(i) % depth;
     const auto at = static_cast<size_t>(r * groups + k / scheme.group_size);
     EXPECT_LT(codes[i], 1 << scheme.bits);
-    values[i] = scales[at] * static_cast<float>(codes[i] - scheme.zero_point) + offsets[at];
+    const auto order = reader.column_order();
+    const int64_t column = order.empty() ? k : order[static_cast<size_t>(k)];
+    values[static_cast<size_t>(r * depth + column)] =
+        scales[at] * static_cast<float>(codes[i] - scheme.zero_point) + offsets[at];
   }
   return values;
 }
@@ -287,6 +290,46 @@ std::vector<RandomFile> random_files(uint32_t seed) {
   for (const int64_t group : {32, 64, 96}) files.push_back(random_awq(random, group));
   for (const bool bits_and_bytes : {false, true}) files.push_back(random_bytewise(random, bits_and_bytes));
   return files;
+}
+
+// `file` with its inputs dealt out to the groups at random; `even`: as many to each as its size.
+RandomFile in_act_order(RandomFile file, std::mt19937& random, bool even) {
+  const int64_t size = file.config.formats[0].columns(file.depth), last = (file.depth - 1) / size;
+  std::vector<int32_t> groups;
+  for (int64_t k = 0; k < file.depth; ++k) groups.push_back(static_cast<int32_t>(k / size));
+  std::shuffle(groups.begin(), groups.end(), random);
+  if (!even) *std::find(groups.begin(), groups.end(), 0) = static_cast<int32_t>(last);
+  const bool gptq = file.config.method == QuantMethod::kGptq;
+  file.tensors.push_back({gptq ? "x.g_idx" : "x.weight_g_idx", "I32", {file.depth}, le_list(groups)});
+  return file;
+}
+
+TEST(QuantizedSource, ActOrderSortsTheColumns) {
+  std::mt19937 random(4);
+  for (const bool even : {true, false}) {
+    for (const RandomFile& file : {in_act_order(random_gptq(random, 4, 32), random, even),
+                                   in_act_order(random_gptq(random, 8, 128), random, even),
+                                   in_act_order(random_packed(random, {4, 32}, 1), random, even)}) {
+      const QuantizedFile opened(file.tensors, file.config);
+      const auto reader = opened.source().matrix("x.weight", file.rows, file.depth);
+      ASSERT_TRUE(reader) << reader.error().message;
+      // Groups of other sizes don't begin where a packed weight's do: plain floats.
+      EXPECT_EQ((*reader)->scheme().bits, even ? file.config.formats[0].bits : 0);
+      EXPECT_EQ((*reader)->column_order().empty(), !even);
+      expect_consistent(**reader, 0x1p-16f);
+    }
+  }
+}
+
+TEST(QuantizedSource, AnEmbeddingInActOrderIsRefused) {
+  std::mt19937 random(5);
+  RandomFile file = in_act_order(random_gptq(random, 4, 32), random, true);
+  for (RawTensor& tensor : file.tensors) tensor.name = "model.embed_tokens" + tensor.name.substr(1);
+  const QuantizedFile opened(file.tensors, file.config);
+  const auto reader = opened.source().matrix("model.embed_tokens.weight", file.rows, file.depth);
+  ASSERT_FALSE(reader);
+  EXPECT_EQ(reader.error().kind, ErrorKind::kUnsupportedModel);
+  EXPECT_NE(reader.error().message.find("act-order"), std::string::npos);
 }
 
 TEST(QuantizedSource, CodesAndValuesAgreeInEveryFormat) {
