@@ -104,6 +104,81 @@ TEST_F(HfCheckpoint, RefusesTensorsThatDoNotFit) {
   expect_error("'model.layers.0.self_attn.q_proj.bias' is missing");
 }
 
+// The parts of a GPTQ matrix with 4 bits and one group: every weight is 1.5.
+void add_gptq(std::vector<RawTensor>& tensors, const std::string& stem, int64_t rows, int64_t depth) {
+  const auto bytes = [](int64_t words, char byte) {
+    return std::string(static_cast<size_t>(words * 4), byte);
+  };
+  std::string scales;
+  for (int64_t n = 0; n < rows; ++n) scales += le(uint16_t{0x3800});  // 0.5
+  tensors.push_back({stem + ".qweight", "I32", {depth / 8, rows}, bytes(depth / 8 * rows, '\x33')});
+  tensors.push_back({stem + ".qzeros", "I32", {1, rows / 8}, bytes(rows / 8, '\xff')});  // 0, minus one
+  tensors.push_back({stem + ".scales", "F16", {1, rows}, scales});
+}
+
+// A folder whose layers and head are quantised but for `plain`, as modules_to_not_convert would have it.
+std::vector<RawTensor> gptq_tensors(const std::string& plain) {
+  std::vector<RawTensor> out;
+  Tensors all = tiny_tensors();
+  all.push_back(kHead);
+  for (const auto& [name, shape] : all) {
+    const bool is_matrix = shape.size() == 2 && name != "model.embed_tokens.weight";
+    if (is_matrix && name != plain + ".weight") {
+      add_gptq(out, name.substr(0, name.size() - sizeof(".weight") + 1), shape[0], shape[1]);
+      continue;
+    }
+    int64_t count = 1;
+    for (const int64_t dim : shape) count *= dim;
+    out.push_back({name, "F32", shape, std::string(static_cast<size_t>(count * 4), '\0')});
+  }
+  return out;
+}
+
+TEST_F(HfCheckpoint, QuantisedFolders) {
+  const std::string o_proj = "model.layers.0.self_attn.o_proj", head = "lm_head";
+  config(R"(,"quantization_config":{"quant_method":"gptq","bits":4,"group_size":-1,"desc_act":false})");
+  for (const std::string& plain : {o_proj, head, std::string("none")}) {
+    dir_.write("model.safetensors", raw_safetensors(gptq_tensors(plain)));
+    const auto checkpoint = open_checkpoint(dir_.path());
+    ASSERT_TRUE(checkpoint) << checkpoint.error().message;
+    EXPECT_EQ(checkpoint->quantization, "gptq 4-bit per channel");
+    EXPECT_EQ(checkpoint->format, "safetensors (F32, gptq 4-bit per channel)");
+    for (const auto& [stem, rows] : {std::pair(o_proj, 32), std::pair(head, 8)}) {
+      const auto reader = checkpoint->tensors->matrix(stem + ".weight", rows, 32);
+      ASSERT_TRUE(reader) << reader.error().message;
+      EXPECT_EQ((*reader)->scheme().bits, stem == plain ? 0 : 4) << stem;
+      std::vector<float> row(32);
+      (*reader)->read_values(1, 1, row.data());
+      EXPECT_EQ(row[31], stem == plain ? 0.0f : 1.5f);
+    }
+    EXPECT_FALSE(open_checkpoint(dir_.path(), "awq"));
+    EXPECT_TRUE(open_checkpoint(dir_.path(), "gptq"));
+  }
+}
+
+TEST_F(HfCheckpoint, QuantisedFoldersThatAreWrong) {
+  const std::string start = R"(,"quantization_config":{"quant_method":"gptq","bits":)";
+  dir_.write("model.safetensors", raw_safetensors(gptq_tensors("none")));
+  config(start + R"(4,"group_size":16})");
+  expect_error("qzeros' at offset");
+  expect_error("has shape [1, 4] instead of [2, 4]");
+  config(start + R"(8,"group_size":-1})");
+  expect_error("has shape [4, 32] instead of [8, 32]");
+  config(start + R"(3,"group_size":-1})");
+  expect_error("GPTQ with 3 bits can't be run");
+  config(R"(,"quantization_config":{"quant_method":"quip"})");
+  expect_error("quantised with 'quip', which can't be run");
+  config();
+  expect_error("tensor 'model.layers.0.self_attn.q_proj.weight' is missing");
+  config(start + R"(4,"group_size":-1})");
+  for (const char* const part : {"k_proj.qweight", "k_proj.qzeros", "k_proj.scales"}) {
+    auto tensors = gptq_tensors("none");
+    std::erase_if(tensors, [&](const RawTensor& tensor) { return tensor.name.ends_with(part); });
+    dir_.write("model.safetensors", raw_safetensors(tensors));
+    expect_error(std::string("tensor 'model.layers.0.self_attn.") + part + "' is missing");
+  }
+}
+
 TEST_F(HfCheckpoint, FindsTheTextModelOfAMultimodalFolder) {
   for (const char* const prefix : {"language_model.model.", "model.language_model."}) {
     Tensors tensors = tiny_tensors();
