@@ -14,7 +14,8 @@ Runner::Runner(model::Model& model, KvStorage& kv, const EngineOptions& options,
       vocab_size_(model.config().vocab_size),
       stride_(model.logits_stride()),
       max_rows_(max_logit_rows(options)),
-      logits_(static_cast<size_t>(max_rows_ * stride_) * sizeof(float)) {
+      logits_(static_cast<size_t>(max_rows_ * stride_) * sizeof(float)),
+      masks_(vocab_size_) {
   PAGODA_CHECK(stride_ >= vocab_size_, "rows of {} logits are {} apart", vocab_size_, stride_);
   for (int i = 0; i < pool.num_threads(); ++i) workers_.push_back({sampling::Sampler(vocab_size_), {}, {}});
 }
@@ -25,6 +26,7 @@ std::span<float> Runner::logits(int64_t row) {
 
 void Runner::run(Batch& batch) noexcept {
   PAGODA_CHECK(batch.num_logit_rows() <= max_rows_, "{} rows of {}", batch.num_logit_rows(), max_rows_);
+  masks_.begin(batch.samples());
   model_.forward(batch.input(), kv_, logits_.as<float>());
   auto& samples = batch.samples();
   auto& scores = batch.scores();
@@ -68,19 +70,25 @@ void Runner::sample(SampleTask& task, Worker& worker) noexcept {
   }
 }
 
-// All rows of one choice, one after the other, as each mask depends on the tokens before it. It ends with the
-// first wrong draft, so that the constraint never takes a token that the sequence does not.
+// All rows of one choice, one after the other, as each mask depends on the tokens before it; only the first
+// one was known beside the forward pass. It ends with the first wrong draft, so that the constraint never
+// takes a token that the sequence does not.
 void Runner::sample_constrained(Batch& batch, SampleTask& first, Worker& worker) noexcept {
   const std::span rows(&first, static_cast<size_t>(first.num_rows));
   const std::span<const TokenId> drafts = batch.drafts(first);
   sampling::TokenConstraint& constraint = *first.sequence->request->constraint(first.choice);
   worker.mask.resize(sampling::mask_words(static_cast<size_t>(vocab_size_)));
+  const auto mask_of = [&](size_t row) -> Result<std::span<const uint32_t>> {
+    if (row == 0) return masks_.take(static_cast<size_t>(&first - batch.samples().data()));
+    PAGODA_TRY(constraint.fill_mask(worker.mask));
+    return std::span<const uint32_t>(worker.mask);
+  };
   for (size_t i = 0; i < rows.size(); ++i) {
     SampleTask& task = rows[i];
     try {
-      if (const Result<void> filled = constraint.fill_mask(worker.mask); !filled)
-        return fail(task, filled.error().message);
-      draw(task, worker, worker.mask);
+      const auto mask = mask_of(i);
+      if (!mask) return fail(task, mask.error().message);
+      draw(task, worker, *mask);
       const Result<bool> accepted = constraint.accept(task.result.token);
       if (!accepted) return fail(task, accepted.error().message);
       task.complete = *accepted;

@@ -6,6 +6,7 @@
 
 #include "base/thread_pool.h"
 #include "engine/batch.h"
+#include "engine/mask_thread.h"
 #include "model/model.h"
 #include "sampling/sampler.h"
 #include "tensor/aligned_buffer.h"
@@ -24,7 +25,7 @@ class Runner {
  private:
   struct Worker {
     sampling::Sampler sampler;
-    std::vector<uint32_t> mask;  // of the constraint
+    std::vector<uint32_t> mask;  // of a constraint behind a draft
     std::vector<float> row;      // copy of a row that several choices draw from
   };
 
@@ -40,6 +41,7 @@ class Runner {
   ComputePool& pool_;
   const int64_t vocab_size_, stride_, max_rows_;
   AlignedBuffer logits_;
+  MaskThread masks_;
   std::vector<Worker> workers_;
 };
 
