@@ -156,4 +156,6 @@ def test_other_files_are_left_alone(prerequisites, tmp_path):
     assert code == 1 and "no answer of a batch" in stderr
     assert target.read_text() == "my notes"
     assert finish(start(source, source))[0] == 1
+    code, _, stderr = finish(start(source, "/dev/full"))
+    assert code == 1 and "No space left" in stderr
     assert finish(start(tmp_path / "missing", target))[0] == 1

@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -106,9 +108,16 @@ AnswerFile AnswerFile::to_descriptor(int fd) {
 Result<AnswerFile> AnswerFile::open(const std::string& path) {
   AnswerFile file;
   file.path_ = path;
-  file.fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  struct stat info {};
+  // A device or a pipe has no answers to read, and could be without an end.
+  const bool keeps = stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode);
+  file.fd_ = ::open(path.c_str(), (keeps ? O_RDWR : O_WRONLY) | O_CREAT | O_CLOEXEC, 0666);
   if (file.fd_ < 0) return io_error(path);
   file.owned_ = true;
+  if (!keeps) return file;
+  // Two runs would write over each other. Where a file system knows no locks, nothing is checked.
+  if (flock(file.fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    return make_error(ErrorKind::kIo, fmt::format("{}: another process is writing to it", path));
   PAGODA_TRY(file.read_answers());
   return file;
 }

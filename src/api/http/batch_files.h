@@ -50,8 +50,9 @@ class AnswerFile {
   AnswerFile(AnswerFile&& other) noexcept;
   AnswerFile& operator=(AnswerFile&&) = delete;
 
-  // Reads what is there. A last line that was written in part is cut off. kInvalidArgument, and the file is
-  // left alone, when it has anything but answers; kIo.
+  // Reads what is there, unless it is a device or a pipe. A last line that was written in part is cut off.
+  // kInvalidArgument, and the file is left alone, when it has anything but answers; kIo, also while another
+  // AnswerFile has it open.
   static Result<AnswerFile> open(const std::string& path);
   // Standard output and the like: nothing was answered before. Does not own the descriptor.
   static AnswerFile to_descriptor(int fd);

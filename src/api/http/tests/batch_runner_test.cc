@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -148,6 +149,37 @@ TEST_F(BatchRunnerTest, LeavesFilesAloneThatAreNoAnswers) {
     EXPECT_NE(result.error().message.find("line 1"), std::string::npos);
     EXPECT_EQ(read("out"), other);
   }
+}
+
+TEST_F(BatchRunnerTest, AFileHasOneWriter) {
+  const auto first = AnswerFile::open(dir_ / "out");
+  ASSERT_TRUE(first.has_value());
+  const auto second = AnswerFile::open(dir_ / "out");
+  ASSERT_FALSE(second.has_value());
+  EXPECT_NE(second.error().message.find("another process"), std::string::npos) << second.error().message;
+}
+
+// Reading /dev/zero would never end, and a pipe cannot seek.
+TEST_F(BatchRunnerTest, DevicesAndPipesAreOnlyWritten) {
+  for (const char* path : {"/dev/zero", "/dev/null"}) {
+    auto device = AnswerFile::open(path);
+    ASSERT_TRUE(device.has_value()) << path;
+    EXPECT_TRUE(device->append("{}").has_value());
+  }
+  auto full = AnswerFile::open("/dev/full");
+  ASSERT_TRUE(full.has_value());
+  EXPECT_FALSE(full->append("{}").has_value());
+
+  const std::string path = dir_ / "pipe";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const int reader = ::open(path.c_str(), O_RDONLY | O_NONBLOCK);
+  auto pipe = AnswerFile::open(path);
+  ASSERT_TRUE(pipe.has_value()) << pipe.error().message;
+  EXPECT_TRUE(pipe->append("{}").has_value());
+  char text[8] = {};
+  EXPECT_EQ(::read(reader, text, sizeof text), 3);
+  EXPECT_STREQ(text, "{}\n");
+  ::close(reader);
 }
 
 TEST_F(BatchRunnerTest, ABusyServerIsAskedAgain) {
