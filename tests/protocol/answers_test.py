@@ -184,6 +184,8 @@ class LogprobsTest(ProtocolTest):
         self.assertEqual(logprobs["text_offset"], [0, 9])
         self.assertEqual([len(t) for t in logprobs["top_logprobs"]], [2, 2])
         self.assertEqual(len(logprobs["token_logprobs"]), 2)
+        alone = self.server.complete("script:hello", logprobs=0)[1]["choices"][0]["logprobs"]
+        self.assertEqual([list(t) for t in alone["top_logprobs"]], [["hello wor"], ["ld!"]])
         stream = self.server.stream(COMPLETIONS, {"prompt": "script:hello", "logprobs": 2})
         parts = [c["logprobs"] for c in stream.choices() if c["logprobs"]]
         for key in logprobs:

@@ -16,9 +16,8 @@ class CompletionBuilder final : public ChunkBuilder {
       : ChunkBuilder(options.include_usage),
         options_(std::move(options)),
         prompts_(static_cast<size_t>(options_.num_prompts)) {
-    const bool with_top = options_.logprobs.value_or(0) != 0;
     generated_ = static_cast<size_t>(std::max(options_.n, options_.best_of));
-    choices_.assign(static_cast<size_t>(options_.num_prompts) * generated_, Choice(with_top));
+    choices_.resize(static_cast<size_t>(options_.num_prompts) * generated_);
   }
 
   void set_prompt(int prompt, PromptInfo info) override {
@@ -88,7 +87,6 @@ class CompletionBuilder final : public ChunkBuilder {
 
  private:
   struct Choice {
-    explicit Choice(bool with_top) : logprobs(with_top) {}
     std::string text;
     std::vector<TokenId> ids;
     CompletionLogprobs logprobs;
@@ -124,9 +122,7 @@ class CompletionBuilder final : public ChunkBuilder {
     if (std::exchange(choice.started, true) || !options_.echo) return choice;
     const PromptInfo& prompt = prompt_of(static_cast<size_t>(delta->index));
     delta->text.insert(0, prompt.text);
-    if (!options_.logprobs || prompt.scores.empty()) return choice;
-    choice.logprobs.add_unscored(prompt.scores.front().token);
-    choice.logprobs.add({prompt.scores.begin() + 1, prompt.scores.end()});
+    if (options_.logprobs) choice.logprobs.add_prompt(prompt.scores, prompt.text);
     return choice;
   }
 

@@ -67,7 +67,13 @@ void CompletionLogprobs::add_token(const TokenLogprob& token) {
   const bool inside = missing_ > 0 && first >= next_min_ && first <= next_max_;
   text_offset_.push_back(inside ? code_points_ - 1 : code_points_);
   tokens_.push_back(token_key(token.bytes));
-  for (const char c : token.bytes) count_byte(static_cast<unsigned char>(c));
+  for (const char c : token.bytes) {
+    if (hidden_ > 0) {
+      --hidden_;
+    } else {
+      count_byte(static_cast<unsigned char>(c));
+    }
+  }
 }
 
 // As the text is made: a sequence that breaks off is one U+FFFD, a byte that begins none is another.
@@ -95,14 +101,20 @@ void CompletionLogprobs::add(const std::vector<ScoredToken>& scores) {
   for (const ScoredToken& scored : scores) {
     add_token(scored.token);
     token_logprobs_.push_back(finite(scored.token.logprob));
-    top_logprobs_.push_back(with_top_ ? top_dictionary(scored) : Json(nullptr));
+    top_logprobs_.push_back(top_dictionary(scored));
   }
 }
 
-void CompletionLogprobs::add_unscored(const TokenLogprob& token) {
-  add_token(token);
+void CompletionLogprobs::add_prompt(const std::vector<ScoredToken>& scores, std::string_view text) {
+  if (scores.empty()) return;
+  std::string bytes;
+  for (const ScoredToken& scored : scores) bytes += scored.token.bytes;
+  if (bytes.ends_with(text)) hidden_ = bytes.size() - text.size();
+  add_token(scores.front().token);
   token_logprobs_.push_back(nullptr);
   top_logprobs_.push_back(nullptr);
+  add({scores.begin() + 1, scores.end()});
+  missing_ = 0;  // the output's text is made by itself: it completes no character of the prompt
 }
 
 Json CompletionLogprobs::take() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "api/openai/json_text.h"
@@ -20,13 +21,14 @@ std::string token_key(const std::string& bytes);
 Json chat_logprobs(const std::vector<ScoredToken>& scores);
 
 // Parallel arrays of completions, filled step by step; text_offset counts code points from the start of the
-// choice's text, a token that starts inside a code point counts as at its start.
+// choice's text, a token that starts inside a code point counts as at its start. top_logprobs always has the
+// token itself, as vLLM has it.
 class CompletionLogprobs {
  public:
-  explicit CompletionLogprobs(bool with_top) : with_top_(with_top) {}
   void add(const std::vector<ScoredToken>& scores);
-  // The first prompt token has no score: null in both arrays.
-  void add_unscored(const TokenLogprob& token);
+  // An echoed prompt: its first token has no score, null in both arrays. Tokens in front of `text`, as the
+  // BOS token that a text prompt gets, are at its start.
+  void add_prompt(const std::vector<ScoredToken>& scores, std::string_view text);
   // What was added since the last call.
   Json take();
 
@@ -34,7 +36,7 @@ class CompletionLogprobs {
   void add_token(const TokenLogprob& token);
   void count_byte(unsigned char byte);
 
-  bool with_top_;
+  size_t hidden_ = 0;        // bytes of tokens that still come in front of the text
   int64_t code_points_ = 0;  // that began in the tokens so far, U+FFFD for bytes that are no text included
   int missing_ = 0;          // bytes that the last one still lacks
   unsigned char next_min_ = 0x80, next_max_ = 0xBF;  // the next of them

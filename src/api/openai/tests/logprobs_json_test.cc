@@ -27,7 +27,7 @@ TEST(ChatLogprobs, BytesOfPartialTokens) {
 
 // CASES B026: two partial characters keep two keys; the sampled token is added when it is not among the top.
 TEST(CompletionLogprobs, KeysDoNotCollide) {
-  CompletionLogprobs logprobs(true);
+  CompletionLogprobs logprobs;
   logprobs.add({{token(3, "z", -3), 3, {token(1, "\x9f", -1), token(2, "\x98", -2)}}});
   EXPECT_EQ(dump_json(logprobs.take()["top_logprobs"][0]),
             R"({"bytes:\\x9f":-1.0,"bytes:\\x98":-2.0,"z":-3.0})");
@@ -38,7 +38,7 @@ TEST(CompletionLogprobs, KeysDoNotCollide) {
 // CASES B030.
 TEST(CompletionLogprobs, NoInfinity) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
-  CompletionLogprobs logprobs(true);
+  CompletionLogprobs logprobs;
   logprobs.add({{token(1, "a", -kInf), 1, {token(2, "b", -kInf), token(3, "c", std::nan(""))}}});
   const Json json = logprobs.take();
   EXPECT_EQ(json["token_logprobs"][0], -9999.0);
@@ -46,22 +46,50 @@ TEST(CompletionLogprobs, NoInfinity) {
 }
 
 TEST(CompletionLogprobs, OffsetsCountCodePoints) {
-  CompletionLogprobs logprobs(false);
+  CompletionLogprobs logprobs;
   for (const char* piece : {"é", "\xf0", "\x9f\x98", "\x80", "b"})
     logprobs.add({{token(1, piece, -1), 1, {}}});
   const Json json = logprobs.take();
   EXPECT_EQ(dump_json(json["text_offset"]), "[0,1,1,1,2]");
-  EXPECT_EQ(dump_json(json["top_logprobs"]), "[null,null,null,null,null]");
+  EXPECT_EQ(dump_json(json["top_logprobs"][0]), R"({"é":-1.0})");  // logprobs 0: the token itself
   logprobs.add({{token(1, "c", -1), 1, {}}});
   EXPECT_EQ(dump_json(logprobs.take()["text_offset"]), "[3]");
 }
 
 TEST(CompletionLogprobs, OffsetsOfBytesThatAreNoText) {
-  CompletionLogprobs logprobs(false);
+  CompletionLogprobs logprobs;
   // The text is U+FFFD h U+FFFD A U+FFFD U+FFFD U+FFFD U+1F600 x.
   for (const char* piece : {"\x80", "h", "\xe2\x82", "A", "\xed", "\xa0\x80", "\xf0\x9f", "\x98\x80x", "y"})
     logprobs.add({{token(1, piece, -1), 1, {}}});
   EXPECT_EQ(dump_json(logprobs.take()["text_offset"]), "[0,1,2,3,4,5,7,7,9]");
+}
+
+TEST(CompletionLogprobs, OffsetsOfAnEchoAreThoseOfItsText) {
+  const auto offsets = [](const std::vector<std::string>& pieces, const std::string& text) {
+    CompletionLogprobs logprobs;
+    std::vector<ScoredToken> scores;
+    for (const std::string& piece : pieces) scores.push_back({token(1, piece, -1), 1, {}});
+    logprobs.add_prompt(scores, text);
+    logprobs.add({{token(2, "!", -1), 1, {}}});
+    const Json json = logprobs.take();
+    EXPECT_TRUE(json["token_logprobs"][0].is_null());
+    EXPECT_TRUE(json["top_logprobs"][0].is_null());
+    return dump_json(json["text_offset"]);
+  };
+  EXPECT_EQ(offsets({"<s>", "hé", " b"}, "hé b"), "[0,0,2,4]");     // a BOS that the text does not show
+  EXPECT_EQ(offsets({"<s>", "hé", " b"}, "<s>hé b"), "[0,3,5,7]");  // ids: it does
+  EXPECT_EQ(offsets({"<s>", "<s>", "a"}, "<s>a"), "[0,0,3,4]");     // written by the user, too
+  EXPECT_EQ(offsets({"<s>", " a", " b"}, "a b"), "[0,0,1,3]");      // SentencePiece's own space
+  EXPECT_EQ(offsets({"<s>"}, ""), "[0,0]");
+  EXPECT_EQ(offsets({"a", "\xe6"}, "a\xef\xbf\xbd"), "[0,1,2]");  // cut inside a character
+}
+
+// The output that completes a character of the prompt is text of its own.
+TEST(CompletionLogprobs, OutputCompletesNoCharacterOfTheEcho) {
+  CompletionLogprobs logprobs;
+  logprobs.add_prompt({{token(1, "a", -1), 1, {}}, {token(1, "\xe6", -1), 1, {}}}, "a\xef\xbf\xbd");
+  logprobs.add({{token(2, "\x88", -1), 1, {}}, {token(2, "\x91", -1), 1, {}}, {token(2, "b", -1), 1, {}}});
+  EXPECT_EQ(dump_json(logprobs.take()["text_offset"]), "[0,1,2,3,4]");
 }
 
 TEST(PromptLogprobs, ShapeOfVllm) {
