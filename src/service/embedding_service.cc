@@ -67,8 +67,7 @@ Result<std::vector<TokenId>> EmbeddingService::encode(const EmbeddingRequest& re
     if (id.value >= 0 && id.value < vocab_size_) continue;
     return make_error(
         ErrorKind::kInvalidArgument,
-        fmt::format("Token id {} is out of vocabulary: ids are 0 to {}.", id.value, vocab_size_ - 1),
-        param);
+        fmt::format("Token id {} is out of vocabulary: ids are 0 to {}.", id.value, vocab_size_ - 1), param);
   }
   return ids;
 }

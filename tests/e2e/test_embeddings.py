@@ -138,7 +138,8 @@ def test_wrong_input_names_the_field(minilm, text):
 @pytest.mark.parametrize("field, value", [("dimensions", 0), ("dimensions", WIDTH + 1), ("dimensions", "8"),
                                           ("dimensions", 1.5), ("encoding_format", "hex"),
                                           ("encoding_format", 1), ("user", 7),
-                                          ("truncate_prompt_tokens", -2), ("model", 1)])
+                                          ("truncate_prompt_tokens", -2), ("truncate_prompt_tokens", 0),
+                                          ("model", 1)])
 def test_wrong_field_is_named(minilm, field, value):
     answer = post(minilm, "/v1/embeddings", {"input": "x", field: value})
     assert answer.status_code == 400
@@ -217,6 +218,9 @@ def test_a_chat_server_names_the_flag(server):
         assert "--runner pooling" in answer.json()["error"]["message"]
 
 
+TOO_LONG = "word " * 400
+
+
 def test_rerank(minilm):
     documents = ["Berlin is in Germany.", {"text": "Paris is the capital of France."}, "I like cheese."]
     body = {"query": "What is the capital of France?", "documents": documents}
@@ -231,7 +235,7 @@ def test_rerank(minilm):
     query, document = embed(minilm, [body["query"], "Paris is the capital of France."])
     assert abs(scores[0] - cosine(query, document)) < 1e-6
     for field, value in [("documents", []), ("documents", "x"), ("documents", [1]), ("query", None),
-                         ("top_n", -1)]:
+                         ("top_n", -1), ("query", TOO_LONG), ("documents", ["x", TOO_LONG])]:
         answer = post(minilm, "/rerank", {**body, field: value})
         assert answer.status_code == 400 and answer.json()["error"]["param"] == field
 
@@ -240,6 +244,9 @@ def test_score(minilm):
     answer = post(minilm, "/score", {"text_1": "a cat", "text_2": ["a cat", "a kitten", "tax law"]}).json()
     scores = [entry["score"] for entry in answer["data"]]
     assert abs(scores[0] - 1) < 1e-6 and scores[0] > scores[1] > scores[2]
+    for field in ("text_1", "text_2"):
+        answer = post(minilm, "/score", {"text_1": ["a", "b"], "text_2": ["c", "d"], field: ["x", TOO_LONG]})
+        assert answer.status_code == 400 and answer.json()["error"]["param"] == field
 
 
 def test_decoder_embeds_and_generates_nothing(decoder):
@@ -248,6 +255,9 @@ def test_decoder_embeds_and_generates_nothing(decoder):
     assert abs(length(cat) - 1) < 1e-5
     assert cosine(cat, kitten) > cosine(cat, law)
     assert post(decoder, "/v1/completions", {"prompt": "x"}).status_code == 400
+    for path in ("/tokenize", "/apply-template"):
+        answer = post(decoder, path, {"messages": [{"role": "user", "content": "x"}]})
+        assert answer.status_code == 501 and "makes embeddings" in answer.json()["error"]["message"]
 
 
 def test_chunks_change_no_bit(decoder, tmp_path_factory):

@@ -295,6 +295,7 @@ class RequestTest(ProtocolTest):
 
     def test_features_that_are_not_there(self):
         self.assert_error(self.server.chat("a", use_beam_search=True), 501, "use_beam_search")
+        self.assert_error(self.server.chat("a", use_beam_search="yes"), 400, "use_beam_search")
         self.assert_error(self.server.complete("a", suffix="b"), 501, "suffix")
         self.assertEqual(
             self.server.chat("a", max_tokens=1, tools=[], response_format={"type": "text"})[0], 200

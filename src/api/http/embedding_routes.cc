@@ -1,6 +1,7 @@
 // POST /v1/embeddings, /rerank and /score.
 #include <algorithm>
 #include <numeric>
+#include <span>
 
 #include "api/http/api_state.h"
 #include "api/http/call_options.h"
@@ -48,13 +49,21 @@ Result<void> answer(service::EmbeddingService& service, const service::Embedding
   return {};
 }
 
-service::EmbeddingRequest request_of_texts(std::vector<std::string> first,
-                                           const std::vector<std::string>& second,
-                                           const openai::EmbeddingFields& fields, const char* param) {
+// The texts of a field of the request.
+struct Texts {
+  const char* param;
+  std::span<const std::string> list;
+};
+
+service::EmbeddingRequest request_of_texts(const Texts& first, const Texts& second,
+                                           const openai::EmbeddingFields& fields) {
   service::EmbeddingRequest request;
-  for (std::string& text : first) request.inputs.emplace_back(std::move(text));
-  for (const std::string& text : second) request.inputs.emplace_back(text);
-  request.param = param;
+  for (const Texts* texts : {&first, &second}) {
+    for (const std::string& text : texts->list) request.inputs.emplace_back(text);
+  }
+  request.first_param = first.param;
+  request.num_first = first.list.size();
+  request.param = second.param;
   request.truncate_prompt_tokens = fields.truncate_prompt_tokens;
   return request;
 }
@@ -95,7 +104,7 @@ std::vector<openai::RankedDocument> rank(const service::EmbeddingAnswer& result,
 Result<void> handle_rerank(ApiState& state, const net::HttpRequest& request, const Response& response) {
   service::EmbeddingService* const service = PAGODA_TRY(embeddings(state));
   auto wanted = PAGODA_TRY(openai::parse_rerank_request(request.body, state.parse_options()));
-  auto work = request_of_texts({wanted.query}, wanted.documents, wanted.common, "documents");
+  auto work = request_of_texts({"query", {&wanted.query, 1}}, {"documents", wanted.documents}, wanted.common);
   work.background = request.background;
   const openai::EmbeddingHead head = head_of(state, request, wanted.common, "rerank-");
   net::Headers headers = headers_of(request, wanted.common);
@@ -109,9 +118,9 @@ Result<void> handle_rerank(ApiState& state, const net::HttpRequest& request, con
 
 Result<void> handle_score(ApiState& state, const net::HttpRequest& request, const Response& response) {
   service::EmbeddingService* const service = PAGODA_TRY(embeddings(state));
-  auto wanted = PAGODA_TRY(openai::parse_score_request(request.body, state.parse_options()));
+  const auto wanted = PAGODA_TRY(openai::parse_score_request(request.body, state.parse_options()));
   const size_t num_first = wanted.first.size();
-  auto work = request_of_texts(std::move(wanted.first), wanted.second, wanted.common, "text_2");
+  auto work = request_of_texts({"text_1", wanted.first}, {"text_2", wanted.second}, wanted.common);
   work.background = request.background;
   const openai::EmbeddingHead head = head_of(state, request, wanted.common, "score-");
   return answer(*service, work, response, headers_of(request, wanted.common),

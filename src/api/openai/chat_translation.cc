@@ -121,8 +121,13 @@ Error FieldNames::own_error(Error error) const {
   const auto* name = find(error.param);
   if (name == nullptr) return error;
   error.param = own_name(error.param);
-  if (const size_t at = error.message.find(name->first); at != std::string::npos)
-    error.message.replace(at, name->first.size(), name->second);
+  const size_t at = error.message.find(name->first);
+  if (at == std::string::npos) return error;
+  // A message can name a field inside of the one that is wrong.
+  const size_t end = error.message.find_first_of(" ,;:'\"", at);
+  std::string path = error.message.substr(at, end - at);
+  if (path.ends_with('.')) path.pop_back();  // of the sentence
+  error.message.replace(at, path.size(), own_name(path));
   return error;
 }
 

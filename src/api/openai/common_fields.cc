@@ -201,10 +201,7 @@ void read_common(FieldReader& fields, const ParseOptions& options, CommonFields*
   }
   common->skip_special_tokens = fields.boolean("skip_special_tokens").value_or(true);
   common->return_token_ids = fields.boolean("return_token_ids").value_or(false);
-  const auto keep = fields.integer("truncate_prompt_tokens", -1, kNoLimit);
-  if (keep == 0)
-    fields.fail("truncate_prompt_tokens", "truncate_prompt_tokens must be -1 or at least 1, got 0.");
-  common->truncate_prompt_tokens = keep.value_or(0);
+  common->truncate_prompt_tokens = read_truncation(fields, kNoLimit);
   common->priority = static_cast<int>(fields.integer("priority", INT32_MIN, INT32_MAX).value_or(0));
   common->cache_salt = read_identifier(fields, "cache_salt");
   common->user = fields.string("user").value_or("");
@@ -260,9 +257,15 @@ std::optional<int> read_logprobs_count(FieldReader& fields, const char* name, co
   return static_cast<int>(*count);
 }
 
+int64_t read_truncation(FieldReader& fields, int64_t max) {
+  const auto keep = fields.integer("truncate_prompt_tokens", -1, max);
+  if (keep == 0)
+    fields.fail("truncate_prompt_tokens", "truncate_prompt_tokens must be -1 or at least 1, got 0.");
+  return keep.value_or(0);
+}
+
 void refuse_unimplemented(FieldReader& fields) {
-  const Json* value = fields.value("use_beam_search");
-  if (value == nullptr || *value == Json(false)) return;
+  if (!fields.boolean("use_beam_search").value_or(false)) return;
   fields.fail(make_error(ErrorKind::kUnimplemented,
                          "Beam search is not supported in this version (field use_beam_search).",
                          "use_beam_search"));

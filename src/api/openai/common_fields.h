@@ -28,6 +28,9 @@ Result<void> check_fan_out(const CommonFields& common, size_t num_prompts);
 // logprobs.
 std::optional<int> read_logprobs_count(FieldReader& fields, const char* name, const ParseOptions& options);
 
+// truncate_prompt_tokens: 0 when absent, and only then.
+int64_t read_truncation(FieldReader& fields, int64_t max);
+
 // kUnimplemented when any of these is present and not empty.
 void refuse_unimplemented(FieldReader& fields);
 

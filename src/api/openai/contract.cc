@@ -119,7 +119,7 @@ constexpr ContractField kCompletionFields[] = {
     {"max_tokens", R"({"type":"integer","minimum":0})", "16", "0 with echo scores the prompt alone."},
     {"logprobs", R"({"type":["integer","boolean"],"minimum":-1})", "off",
      "Scores with this many alternatives a token, at most 20; true means 1."},
-    {"echo", R"({"type":"boolean"})", "false", "The text starts with the prompt."},
+    {"echo", R"({"type":"boolean"})", "false", "The text starts with the prompt. Not with suffix."},
     {"best_of", R"({"type":"integer","minimum":1})", "n",
      "Choices to generate, at least n; the n with the best mean logprob are answered. Not with stream."},
     {"add_special_tokens", R"({"type":"boolean"})", "true", "A prompt of text gets the model's BOS token."},
@@ -136,6 +136,8 @@ constexpr ContractField kInfillFields[] = {
      "none", "Other files; the earliest are left out first when the context is short."},
     {"n_predict", R"({"type":"integer","minimum":-2})", "-1",
      "Tokens of the output; -1 and -2 set no limit."},
+    {"max_tokens", R"({"type":"integer","minimum":-2})", "-1",
+     "The same as n_predict, which counts if both are there."},
     {"repeat_penalty", R"({"type":"number","exclusiveMinimum":0,"maximum":1000000})", "",
      "llama-server's name of repetition_penalty."},
     {"stop_at_suffix", R"({"type":"boolean"})", "true",
@@ -209,7 +211,8 @@ constexpr ContractField kResponsesFields[] = {
     {"text", R"({"type":"object"})", "", "The form of the text."},
     {"text.format", R"({"type":"object","required":["type"]})", "text",
      "text, json_object or json_schema, with the schema beside the type."},
-    {"text.verbosity", R"({"type":"string"})", "medium", "Accepted, has no effect."},
+    {"text.verbosity", R"({"type":"string"})", "medium",
+     "Has no effect: other values than medium count as unknown."},
     {"reasoning", R"({"type":"object"})", "", "How the model thinks."},
     {"reasoning.effort", R"({"type":"string","enum":["none","minimal","low","medium","high","xhigh"]})", "",
      "As reasoning_effort in chat."},
@@ -280,8 +283,8 @@ constexpr ContractField kDetokenizeFields[] = {
 };
 
 constexpr ContractField kPoolingFields[] = {
-    {"truncate_prompt_tokens", R"({"type":"integer","minimum":-1,"maximum":2147483647})", "off",
-     "Keeps only this many tokens; -1 what the model takes."},
+    {"truncate_prompt_tokens", R"({"type":"integer","minimum":-1,"maximum":2147483647,"not":{"const":0}})",
+     "off", "Keeps only this many tokens; -1 what the model takes."},
     {"user", R"({"type":"string"})", "", "Accepted, has no effect."},
     {"request_id", R"({"type":"string"})", "", "Accepted, has no effect."},
 };

@@ -15,7 +15,7 @@ Error wrong(const char* name, std::string message) {
 
 void read_fields(FieldReader& fields, const ParseOptions& options, EmbeddingFields* common) {
   read_model(fields, options, &common->model);
-  common->truncate_prompt_tokens = fields.integer("truncate_prompt_tokens", -1, INT32_MAX).value_or(0);
+  common->truncate_prompt_tokens = read_truncation(fields, INT32_MAX);
   fields.string("user");
   fields.string("request_id");
 }

@@ -83,7 +83,9 @@ void read_own_sampling(FieldReader& fields, CommonFields* common) {
   if (sampling.seed == -1 || sampling.seed == kRandomSeed) sampling.seed.reset();
   // -1 means no limit, -2 until the context is full; both end with it.
   const auto predict = fields.integer("n_predict", -2, INT64_MAX);
-  if (predict && *predict >= 0) common->max_tokens = *predict;
+  const auto other_name = fields.integer("max_tokens", -2, INT64_MAX);
+  const int64_t limit = predict ? *predict : other_name.value_or(-1);
+  if (limit >= 0) common->max_tokens = limit;
 }
 
 }  // namespace

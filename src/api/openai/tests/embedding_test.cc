@@ -67,6 +67,7 @@ TEST(EmbeddingRequestTest, WrongFieldsAreNamed) {
       {R"("model":1)", "model"},
       {R"("model":"other")", "model"},
       {R"("truncate_prompt_tokens":-2)", "truncate_prompt_tokens"},
+      {R"("truncate_prompt_tokens":0)", "truncate_prompt_tokens"},
       {R"("add_special_tokens":1)", "add_special_tokens"}};
   for (const auto& [field, param] : cases) {
     EXPECT_EQ(param_of(parse_embedding_request, R"({"input":"x",)" + std::string(field) + "}"), param);

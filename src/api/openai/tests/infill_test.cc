@@ -37,6 +37,9 @@ TEST(InfillRequest, no_limit) {
   EXPECT_FALSE(parse("")->common.max_tokens);
   EXPECT_FALSE(parse(R"(,"n_predict":-1)")->common.max_tokens);
   EXPECT_EQ(parse(R"(,"n_predict":0)")->common.max_tokens, 0);
+  EXPECT_EQ(parse(R"(,"max_tokens":3)")->common.max_tokens, 3);
+  EXPECT_EQ(parse(R"(,"max_tokens":3,"n_predict":4)")->common.max_tokens, 4);
+  EXPECT_FALSE(parse(R"(,"max_tokens":3,"n_predict":-1)")->common.max_tokens);
   EXPECT_FALSE(parse(R"(,"seed":4294967295)")->common.sampling.seed);
   EXPECT_EQ(parse(R"(,"seed":5)")->common.sampling.seed, 5);
 }
@@ -45,6 +48,7 @@ TEST(InfillRequest, wrong_values_name_their_field) {
   const std::pair<const char*, const char*> cases[] = {
       {R"(,"n_predict":-3)", "400 n_predict"},
       {R"(,"n_predict":"5")", "400 n_predict"},
+      {R"(,"max_tokens":-3)", "400 max_tokens"},
       {R"(,"n":2)", "400 n"},
       {R"(,"repeat_penalty":0)", "400 repeat_penalty"},
       {R"(,"temperature":3)", "400 temperature"},

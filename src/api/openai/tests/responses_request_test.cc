@@ -173,6 +173,8 @@ TEST(ResponsesRequest, ErrorsNameTheFieldOfThisApi) {
     const auto request = with(field);
     EXPECT_EQ(verdict(request), expected) << field << (request ? "" : " " + request.error().message);
   }
+  EXPECT_EQ(with(R"("text":{"format":{"type":"json_schema","name":"x"}})").error().message,
+            "text.format.schema must be a JSON schema.");
 }
 
 TEST(ResponsesRequest, ErrorsOfItemsNameTheItem) {
