@@ -12,6 +12,7 @@ import pytest
 
 from pagoda_server import MODEL_NAME, ROOT, binary, model_path
 
+CODER = "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"
 HISTOGRAMS = """e2e_request_latency_seconds time_to_first_token_seconds inter_token_latency_seconds
 time_per_output_token_seconds request_queue_time_seconds request_prefill_time_seconds
 request_decode_time_seconds request_inference_time_seconds request_prompt_tokens request_generation_tokens
@@ -179,15 +180,24 @@ def test_missing_model_file_is_refused_in_one_line(tmp_path):
 
 def readme_curl_commands():
     blocks = re.findall(r"```(?:sh|bash)\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    commands = [command for block in blocks for command in re.split(r"(?<!\\)\n", block)]
-    return [command for command in commands if command.startswith("curl ")]
+    # A command ends with its line, unless that ends in a backslash or inside of quotes.
+    command = re.compile(r"^curl (?:\\\n|'[^']*'|[^'\n])*", re.MULTILINE)
+    return [found for block in blocks for found in command.findall(block)]
+
+
+def model_for(command):
+    if '"suffix"' not in command:
+        return None
+    if not model_path(CODER).exists():
+        pytest.skip(f"no {CODER}; run scripts/fetch_model qwen-coder-0.5b")
+    return model_path(CODER)
 
 
 @pytest.mark.parametrize("number", range(len(readme_curl_commands())))
 def test_readme_curl_commands_work(start_server, number):
     command = readme_curl_commands()[number]
     assert "localhost:8000" in command
-    running = start_server()
+    running = start_server(model=model_for(command))
     command = command.replace("localhost:8000", f"127.0.0.1:{running.port}")
     command = command.replace("curl ", "curl -sS --fail ", 1)
     run = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120)
