@@ -6,6 +6,7 @@
 #include <map>
 
 #include "cli/runtime.h"
+#include "model/decoder_weights.h"
 #include "model/pack.h"
 
 namespace pagoda::cli {
@@ -13,19 +14,6 @@ namespace {
 
 std::string join_shape(const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
-}
-
-// Packed bytes of every matrix, from its scheme: what load_decoder will allocate.
-Result<uint64_t> packed_bytes(const RunPlan& plan) {
-  uint64_t total = 0;
-  for (const auto& tensor : plan.checkpoint.tensors->list()) {
-    if (tensor.shape.size() != 2) continue;
-    const auto reader =
-        PAGODA_TRY(plan.checkpoint.tensors->matrix(tensor.name, tensor.shape[0], tensor.shape[1]));
-    total += PackedWeight::bytes_for(
-        model::packed_spec(reader->scheme(), tensor.shape[0], tensor.shape[1], plan.decoder.precision));
-  }
-  return total;
 }
 
 void print_config(const model::Checkpoint& checkpoint) {
@@ -37,6 +25,11 @@ void print_config(const model::Checkpoint& checkpoint) {
   fmt::print("file           {}, {}\n", checkpoint.format, format_bytes(checkpoint.file_bytes));
   fmt::print("layers         {}, hidden {}, feed-forward {}\n", config.num_layers, config.hidden_size,
              config.intermediate_size);
+  const auto sparse = std::count(config.moe.layers.begin(), config.moe.layers.end(), 1);
+  if (sparse > 0) {
+    fmt::print("experts        {} of {} per token in {} layers, feed-forward {}\n",
+               config.moe.experts_per_token, config.moe.num_experts, sparse, config.moe.intermediate_size);
+  }
   fmt::print("attention      {} heads, {} kv heads, head_dim {}{}\n", config.num_heads, config.num_kv_heads,
              config.head_dim, windows > 0 ? fmt::format(", {} layers with a sliding window", windows) : "");
   fmt::print("vocabulary     {}{}\n", config.vocab_size,
@@ -50,7 +43,7 @@ void print_config(const model::Checkpoint& checkpoint) {
 Result<void> run_inspect(const InspectFlags& flags) {
   const RunPlan plan = PAGODA_TRY(make_run_plan(flags.engine));
   print_config(plan.checkpoint);
-  const uint64_t weights = PAGODA_TRY(packed_bytes(plan));
+  const uint64_t weights = PAGODA_TRY(model::decoder_weight_bytes(plan.checkpoint, plan.decoder.precision));
   fmt::print("weights        {} packed ({})\n", format_bytes(weights),
              plan.decoder.precision == model::WeightPrecision::kFloat32 ? "float32" : "native formats");
   const KvShape shape{plan.checkpoint.config.num_layers, plan.checkpoint.config.num_kv_heads,

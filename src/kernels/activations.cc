@@ -158,6 +158,41 @@ void ActivationBuffer::quantize(int64_t row, int64_t group, const float* values,
   body().quantize(values, groups, out);
 }
 
+Activations Activations::slice(int64_t first, int64_t count) const noexcept {
+  Activations part = *this;
+  part.rows = count;
+  switch (form) {
+    case ActivationForm::kF32:
+      part.f32 += first * depth;
+      break;
+    case ActivationForm::kBF16:
+      part.bf16 += first * depth;
+      break;
+    case ActivationForm::kCoded:
+      part.codes += first * depth;
+      part.low_codes += first * wide->count() * kActivationGroup;
+      part.scales += first * depth / kActivationGroup;
+      part.sums += first * depth / kActivationSum;
+      part.scaled_sums += first * depth / kActivationGroup;
+      break;
+  }
+  return part;
+}
+
+void convert_rows(ConstRowsView x, std::span<const int32_t> source, const ActivationSpec& spec,
+                  ActivationBuffer& out, ComputePool& pool) noexcept {
+  const auto rows = static_cast<int64_t>(source.size());
+  out.begin(spec, rows, x.width);
+  const int chunks = chunk_count(static_cast<double>(rows * x.width) * 0.2, rows, pool.num_threads());
+  pool.run(chunks, [&](int chunk, int) {
+    const auto [begin, end] = chunk_range(rows, chunks, chunk);
+    for (int64_t row = begin; row < end; ++row) {
+      out.write_row(row, x.row(source[static_cast<size_t>(row)]));
+      out.finish_row(row);
+    }
+  });
+}
+
 void convert_activations(ConstRowsView x, const ActivationSpec& spec, ActivationBuffer& out,
                          ComputePool& pool) noexcept {
   out.begin(spec, x.rows, x.width);

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -77,6 +78,9 @@ struct Activations {
   const float* scales = nullptr;       // [rows, depth / 32]
   const int32_t* sums = nullptr;       // [rows, depth / 16]
   const float* scaled_sums = nullptr;  // [rows, depth / 32]: scale * sum of the group's codes
+
+  // Rows [first, first + count).
+  Activations slice(int64_t first, int64_t count) const noexcept;
 };
 
 // Scratch for one Activations in any form; allocated once for the largest batch. Move-only.
@@ -113,6 +117,10 @@ class ActivationBuffer {
   AlignedBuffer data_, scales_, sums_, scaled_sums_;
   AlignedBuffer unordered_;  // rows that wait for finish_row(); pages that nothing touches take no memory
 };
+
+// Row i of `out` is row source[i] of x, on all threads.
+void convert_rows(ConstRowsView x, std::span<const int32_t> source, const ActivationSpec& spec,
+                  ActivationBuffer& out, ComputePool& pool) noexcept;
 
 // Converts all rows of x, on all threads.
 void convert_activations(ConstRowsView x, const ActivationSpec& spec, ActivationBuffer& out,

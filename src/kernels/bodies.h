@@ -120,6 +120,12 @@ struct RopeBody {
   void (*rotate)(float* x, int64_t half, const float* cos, const float* sin);
 };
 
+struct LogitCapBody {
+  void (*scale)(float* x, float factor, int64_t size);  // x = x * factor
+  // x = cap * tanh(x * scale / cap)
+  void (*cap)(float* x, float scale, float cap, int64_t size);
+};
+
 inline constexpr int64_t kLogitsBlock = 256;  // a block's maximum costs little, and to skip it saves a lot
 
 // Values that were chosen and where they were.
@@ -210,6 +216,7 @@ extern const NormBody norm_body;
 extern const LayerNormBody layer_norm_body;
 extern const GatedBody gated_body;
 extern const RopeBody rope_body;
+extern const LogitCapBody logit_cap_body;
 extern const LogitsBody logits_body;
 extern const AttentionBody attention_body;
 extern const EncoderBody encoder_body;
@@ -222,6 +229,7 @@ extern const NormBody norm_body;
 extern const LayerNormBody layer_norm_body;
 extern const GatedBody gated_body;
 extern const RopeBody rope_body;
+extern const LogitCapBody logit_cap_body;
 extern const LogitsBody logits_body;
 extern const AttentionBody attention_body;
 extern const EncoderBody encoder_body;
@@ -234,6 +242,7 @@ extern const NormBody norm_body;
 extern const LayerNormBody layer_norm_body;
 extern const GatedBody gated_body;
 extern const RopeBody rope_body;
+extern const LogitCapBody logit_cap_body;
 extern const LogitsBody logits_body;
 extern const AttentionBody attention_body;
 extern const EncoderBody encoder_body;

@@ -26,4 +26,8 @@ struct GateAndUp {
 void gated_activation_convert(GatedActivation kind, const GateAndUp& x, const ActivationSpec& spec,
                               ActivationBuffer& out, ComputePool& pool) noexcept;
 
+// The same without a gate: act(x) (kGeluTanh is GPT-2's "gelu_new").
+void activation_convert(GatedActivation kind, ConstRowsView x, const ActivationSpec& spec,
+                        ActivationBuffer& out, ComputePool& pool) noexcept;
+
 }  // namespace pagoda::kernels

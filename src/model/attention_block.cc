@@ -10,17 +10,19 @@ namespace pagoda::model {
 AttentionBlock::AttentionBlock(const ModelConfig& config, const Size& size, ComputePool& pool)
     : config_(config),
       max_context_(size.max_context),
-      rope_(rope_inverse_frequencies(config.rope, config.head_dim), size.max_context),
       qkv_(size.max_tokens, size.qkv_width),
       attended_(size.max_tokens, int64_t{config.num_heads} * config.head_dim),
       scratch_(size.max_tokens, size.max_context, config.num_heads, config.head_dim, pool.num_threads()),
       shared_prefixes_(size.max_tokens, config.num_heads, config.head_dim),
       positions_(static_cast<size_t>(size.max_tokens)),
       sequence_of_(static_cast<size_t>(size.max_tokens)) {
-  if (config.has_rope_sliding) {
-    rope_sliding_ =
-        kernels::RopeTable(rope_inverse_frequencies(config.rope_sliding, config.head_dim), size.max_context);
-  }
+  if (config.learned_positions) return;
+  const auto table = [&](const RopeConfig& rope) {
+    return kernels::RopeTable(rope_inverse_frequencies(rope, config.rotary_dim), size.max_context,
+                              rope.magnitude);
+  };
+  rope_ = table(config.rope);
+  if (config.has_rope_sliding) rope_sliding_ = table(config.rope_sliding);
 }
 
 void AttentionBlock::begin(const ForwardInput& input) noexcept {
@@ -50,6 +52,7 @@ void AttentionBlock::run(const AttentionWeights& weights, int layer, KvStorage& 
   params.num_heads = config_.num_heads;
   params.scale = config_.attention_scale;
   params.window = window;
+  params.softcap = config_.attention_softcap;
   // Heads are converted as they come, unless their columns have to change places.
   const kernels::ActivationSpec input = weights.out.input();
   const bool converts = config_.head_dim % kernels::kActivationGroup == 0 && input.order == nullptr;
@@ -93,7 +96,7 @@ void AttentionBlock::finish_heads(float* heads, int count, const NormWeights& no
                                   const kernels::RopeTable& rope, int64_t position) noexcept {
   for (int head = 0; head < count; ++head, heads += config_.head_dim) {
     if (!norm.empty()) kernels::norm_row(heads, norm.view(), config_.head_dim, heads);
-    kernels::rope_row(heads, rope, position);
+    if (!config_.learned_positions) kernels::rope_row(heads, rope, position);
   }
 }
 

@@ -25,6 +25,8 @@ class AttentionBlock {
 
   // Looks at the sequences of a step, which must stay as they are until its last layer is done.
   void begin(const ForwardInput& input) noexcept;
+  // Of every token of the step.
+  std::span<const int64_t> positions() const noexcept { return positions_; }
   // Writes the keys and values of layer `layer` and adds the attention's output to the stream.
   void run(const AttentionWeights& weights, int layer, KvStorage& kv, ResidualStream& stream) noexcept;
 

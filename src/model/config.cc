@@ -1,30 +1,46 @@
 #include "model/config.h"
 
+#include <array>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include "base/check.h"
 
 namespace pagoda::model {
 
+namespace {
+
+constexpr std::array<std::pair<Architecture, std::string_view>, 12> kNames = {
+    {{Architecture::kLlama, "llama"},
+     {Architecture::kMistral, "mistral"},
+     {Architecture::kQwen2, "qwen2"},
+     {Architecture::kQwen3, "qwen3"},
+     {Architecture::kGemma2, "gemma2"},
+     {Architecture::kGemma3, "gemma3"},
+     {Architecture::kPhi3, "phi3"},
+     {Architecture::kGranite, "granite"},
+     {Architecture::kStarcoder2, "starcoder2"},
+     {Architecture::kGpt2, "gpt2"},
+     {Architecture::kMixtral, "mixtral"},
+     {Architecture::kQwen3Moe, "qwen3_moe"}}};
+
+}  // namespace
+
 std::string_view architecture_name(Architecture architecture) {
-  switch (architecture) {
-    case Architecture::kLlama:
-      return "llama";
-    case Architecture::kMistral:
-      return "mistral";
-    case Architecture::kQwen2:
-      return "qwen2";
-    case Architecture::kQwen3:
-      return "qwen3";
-    case Architecture::kGemma3:
-      return "gemma3";
+  for (const auto& [known, name] : kNames) {
+    if (known == architecture) return name;
   }
   return "?";
 }
 
 std::string supported_architectures() {
-  return "llama, mistral, qwen2, qwen3, gemma3";
+  std::string text;
+  for (const auto& [known, name] : kNames) {
+    if (!text.empty()) text += ", ";
+    text += name;
+  }
+  return text;
 }
 
 namespace {
@@ -43,6 +59,12 @@ double llama3_frequency(const RopeConfig& rope, double frequency) {
 
 }  // namespace
 
+void choose_long_rope(RopeConfig& rope, int64_t max_context) {
+  if (rope.scaling != RopeConfig::Scaling::kLongRope) return;
+  rope.freq_factors = max_context > rope.original_max_positions ? rope.long_factors : rope.short_factors;
+  rope.scaling = RopeConfig::Scaling::kNone;
+}
+
 std::vector<double> rope_inverse_frequencies(const RopeConfig& rope, int rotary_dim) {
   PAGODA_CHECK(rotary_dim > 0 && rotary_dim % 2 == 0, "rotary_dim {}", rotary_dim);
   const auto pairs = static_cast<size_t>(rotary_dim / 2);
@@ -54,6 +76,8 @@ std::vector<double> rope_inverse_frequencies(const RopeConfig& rope, int rotary_
     switch (rope.scaling) {
       case RopeConfig::Scaling::kNone:
         break;
+      case RopeConfig::Scaling::kLongRope:
+        PAGODA_CHECK(false, "the factors have not been chosen");
       case RopeConfig::Scaling::kLinear:
         frequency /= rope.factor;
         break;

@@ -8,11 +8,12 @@
 #include "base/check.h"
 #include "base/rng.h"
 #include "kernels/embedding.h"
+#include "kernels/logit_cap.h"
 #include "kernels/matmul.h"
 #include "kernels/norm.h"
 #include "model/attention_block.h"
 #include "model/decoder_weights.h"
-#include "model/gated_feed_forward.h"
+#include "model/feed_forward.h"
 #include "model/residual_stream.h"
 
 namespace pagoda::model {
@@ -46,6 +47,7 @@ class LayeredDecoder final : public Decoder {
   void set_wide_groups(const GroupStatistics& statistics);
   void set_narrow_groups();
   void run_layers(const ForwardInput& input, KvStorage& kv) noexcept;
+  void add_positions() noexcept;
   void output_head(const ForwardInput& input, float* logits) noexcept;
 
   ModelConfig config_;
@@ -54,7 +56,7 @@ class LayeredDecoder final : public Decoder {
   ComputePool& pool_;
   ResidualStream stream_;
   AttentionBlock attention_;
-  GatedFeedForward feed_forward_;
+  FeedForward feed_forward_;
 };
 
 double fraction_of(const WideFractions& fractions, LayerWeights::Input input) {
@@ -71,9 +73,14 @@ double fraction_of(const WideFractions& fractions, LayerWeights::Input input) {
   return fractions.down;
 }
 
-int64_t widest(const DecoderWeights& weights, int64_t (*width)(const LayerWeights&)) {
+// Beyond the last learned position there is nothing to run.
+int64_t measured_tokens(const ModelConfig& config) {
+  return config.learned_positions ? std::min(kMeasuredTokens, config.max_positions) : kMeasuredTokens;
+}
+
+int64_t widest_qkv(const DecoderWeights& weights) {
   int64_t most = 0;
-  for (const LayerWeights& layer : weights.layers) most = std::max(most, width(layer));
+  for (const LayerWeights& layer : weights.layers) most = std::max(most, layer.attention.qkv.width());
   return most;
 }
 
@@ -87,15 +94,8 @@ LayeredDecoder::LayeredDecoder(const ModelConfig& config, const DecoderOptions& 
               {options.max_tokens, std::max(options.max_tokens, options.max_logit_rows),
                int64_t{config.num_heads} * config.head_dim},
               pool),
-      attention_(config_,
-                 {options.max_tokens, options.max_context,
-                  widest(weights_, [](const LayerWeights& layer) { return layer.attention.qkv.width(); })},
-                 pool),
-      feed_forward_(
-          config_,
-          {options.max_tokens,
-           widest(weights_, [](const LayerWeights& layer) { return layer.feed_forward.gate_up.width(); })},
-          pool) {}
+      attention_(config_, {options.max_tokens, options.max_context, widest_qkv(weights_)}, pool),
+      feed_forward_(config_, options.max_tokens, weights_, pool) {}
 
 void LayeredDecoder::forward(const ForwardInput& input, KvStorage& kv, float* logits) noexcept {
   PAGODA_CHECK(static_cast<int64_t>(input.logit_rows.size()) <= options_.max_logit_rows,
@@ -118,10 +118,21 @@ void LayeredDecoder::run_layers(const ForwardInput& input, KvStorage& kv) noexce
   attention_.begin(input);
   stream_.begin(num_tokens);
   kernels::embed(weights_.embedding, input.tokens, config_.embedding_scale, stream_.rows(), pool_);
+  if (config_.learned_positions) add_positions();
   for (int index = 0; index < config_.num_layers; ++index) {
     const LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
     attention_.run(layer.attention, index, kv, stream_);
     feed_forward_.run(layer.feed_forward, stream_);
+  }
+}
+
+void LayeredDecoder::add_positions() noexcept {
+  const kernels::RowsView rows = stream_.rows();
+  for (int64_t token = 0; token < rows.rows; ++token) {
+    const int64_t position = attention_.positions()[static_cast<size_t>(token)];
+    const float* const vector = weights_.positions.data() + position * rows.width;
+    float* const row = rows.row(token);
+    for (int64_t i = 0; i < rows.width; ++i) row[i] += vector[i];
   }
 }
 
@@ -144,10 +155,14 @@ void LayeredDecoder::output_head(const ForwardInput& input, float* logits) noexc
     job.out = logits;
     job.out_stride = logits_stride();
     kernels::matmul(converted.view(), std::span(&job, 1), pool_);
-    return;
+  } else {
+    normed(weights_.head.input());
+    weights_.head.run(converted.view(), logits, logits_stride(), false, pool_);
   }
-  normed(weights_.head.input());
-  weights_.head.run(converted.view(), logits, logits_stride(), false, pool_);
+  if (config_.logit_scale != 1.0f || config_.logit_softcap != 0.0f) {
+    kernels::cap_logits({logits, num_rows, config_.vocab_size, logits_stride()},
+                        {config_.logit_scale, config_.logit_softcap}, pool_);
+  }
 }
 
 void LayeredDecoder::set_activation_precision() {
@@ -162,20 +177,21 @@ void LayeredDecoder::set_activation_precision() {
 // show in the result: a server with another step budget would answer with other tokens.
 void LayeredDecoder::measure_groups(GroupStatistics& statistics) {
   constexpr uint64_t kSeed = 1;
+  const int64_t count = measured_tokens(config_);
   std::vector<TokenId> tokens;
-  for (int64_t i = 0; i < kMeasuredTokens; ++i) {
+  for (int64_t i = 0; i < count; ++i) {
     const double draw = uniform01(kSeed, 0, static_cast<uint64_t>(i));
     tokens.push_back(TokenId{static_cast<int32_t>(draw * static_cast<double>(config_.vocab_size))});
   }
   std::vector<BlockId> table;
-  for (int32_t block = 0; block * kKvBlockTokens < kMeasuredTokens; ++block) table.push_back(BlockId{block});
+  for (int32_t block = 0; block * kKvBlockTokens < count; ++block) table.push_back(BlockId{block});
   KvStorage kv(kv_shape(), static_cast<int>(table.size()));
   kernels::AttentionSequence sequence;
   sequence.block_table = table;
   stream_.measure(&statistics);
-  for (int64_t done = 0; done < kMeasuredTokens; done += sequence.num_tokens) {
+  for (int64_t done = 0; done < count; done += sequence.num_tokens) {
     sequence.first_position = done;
-    sequence.num_tokens = std::min(kMeasuredTokens - done, options_.max_tokens);
+    sequence.num_tokens = std::min(count - done, options_.max_tokens);
     const auto chunk = std::span<const TokenId>(tokens).subspan(static_cast<size_t>(done),
                                                                 static_cast<size_t>(sequence.num_tokens));
     forward({chunk, std::span(&sequence, 1), {}}, kv, nullptr);
@@ -210,9 +226,11 @@ Result<std::unique_ptr<Decoder>> load_decoder(const Checkpoint& checkpoint, cons
                                               ComputePool& pool) {
   PAGODA_CHECK(options.max_context > 0 && options.max_tokens > 0);
   auto weights = PAGODA_TRY(load_decoder_weights(checkpoint, options.precision, pool));
+  ModelConfig config = checkpoint.config;
+  choose_long_rope(config.rope, options.max_context);
   DecoderOptions roomy = options;
-  roomy.max_context = std::max(options.max_context, kMeasuredTokens);
-  auto decoder = std::make_unique<LayeredDecoder>(checkpoint.config, roomy, std::move(weights), pool);
+  roomy.max_context = std::max(options.max_context, measured_tokens(config));
+  auto decoder = std::make_unique<LayeredDecoder>(config, roomy, std::move(weights), pool);
   decoder->set_activation_precision();
   return std::unique_ptr<Decoder>(std::move(decoder));
 }

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 
 #include "model/packed_cache.h"
@@ -19,8 +21,17 @@ void visit_projections(Layer& layer, const Use& use) {
   using Input = LayerWeights::Input;
   use(layer.attention.qkv, Input::kQkv);
   use(layer.attention.out, Input::kAttentionOut);
-  use(layer.feed_forward.gate_up, Input::kFeedForward);
-  use(layer.feed_forward.down, Input::kDown);
+  auto& block = layer.feed_forward.block;
+  if (auto* const gated = std::get_if<GatedWeights>(&block)) {
+    use(gated->gate_up, Input::kFeedForward);
+    use(gated->down, Input::kDown);
+  } else if (auto* const plain = std::get_if<PlainWeights>(&block)) {
+    use(plain->up, Input::kFeedForward);
+    use(plain->down, Input::kDown);
+  } else if (auto* const experts = std::get_if<ExpertsWeights>(&block)) {
+    use(experts->gate_up.front(), Input::kFeedForward);
+    use(experts->down.front(), Input::kDown);
+  }
 }
 
 }  // namespace
@@ -49,6 +60,12 @@ std::string DecoderWeights::layout_summary() const {
       groups += projection.input().wide->num_groups();
       wide += projection.input().wide->count();
     });
+    const auto* const experts = std::get_if<ExpertsWeights>(&layer.feed_forward.block);
+    if (experts == nullptr) continue;
+    for (size_t expert = 1; expert < experts->down.size(); ++expert) {
+      for (const auto& weight : experts->gate_up[expert].weights()) count(weight);
+      for (const auto& weight : experts->down[expert].weights()) count(weight);
+    }
   }
   for (const auto& weight : head.weights()) count(weight);
   std::string text;
@@ -71,8 +88,12 @@ class Loader {
  private:
   Result<NormWeights> norm(const std::string& name, int64_t size) const;
   Result<void> embedding(DecoderWeights& weights);
+  Result<std::vector<float>> positions() const;
   Result<AttentionWeights> attention(const std::string& prefix);
-  Result<FeedForwardWeights> feed_forward(const std::string& prefix);
+  Result<FeedForwardWeights> feed_forward(const std::string& prefix, bool sparse);
+  Result<GatedWeights> gated(const std::string& mlp, int64_t width);
+  Result<PlainWeights> plain(const std::string& mlp);
+  Result<ExpertsWeights> experts(const std::string& mlp);
   Result<Projection> projection(std::span<const Projection::Section> sections, int64_t depth) {
     return Projection::load(tensors_, sections, depth, packer_);
   }
@@ -85,11 +106,13 @@ class Loader {
 // The families that store w where the formula wants 1 + w get it here.
 Result<NormWeights> Loader::norm(const std::string& name, int64_t size) const {
   NormWeights norm;
-  norm.eps = config_.rms_norm_eps;
+  norm.kind = config_.norm_kind;
+  norm.eps = config_.norm_eps;
   norm.weight = PAGODA_TRY(tensors_.vector(name + ".weight", size));
   if (config_.norm_weight_plus_one) {
     for (float& w : norm.weight) w += 1.0f;
   }
+  if (norm.kind == kernels::NormKind::kLayer) norm.bias = PAGODA_TRY(tensors_.vector(name + ".bias", size));
   return norm;
 }
 
@@ -98,6 +121,16 @@ Result<void> Loader::embedding(DecoderWeights& weights) {
       {PAGODA_TRY(tensors_.matrix("model.embed_tokens.weight", config_.vocab_size, config_.hidden_size))},
       weights.embedding);
   return {};
+}
+
+Result<std::vector<float>> Loader::positions() const {
+  const auto reader =
+      PAGODA_TRY(tensors_.matrix("model.embed_positions.weight", config_.max_positions, config_.hidden_size));
+  std::vector<float> values(static_cast<size_t>(config_.max_positions * config_.hidden_size));
+  reader->read_values(0, config_.max_positions, values.data());
+  if (std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); }))
+    return values;
+  return make_error(ErrorKind::kCorruptFile, reader->describe() + " has a value that is no finite number");
 }
 
 Result<AttentionWeights> Loader::attention(const std::string& prefix) {
@@ -123,7 +156,7 @@ Result<AttentionWeights> Loader::attention(const std::string& prefix) {
   return weights;
 }
 
-Result<FeedForwardWeights> Loader::feed_forward(const std::string& prefix) {
+Result<FeedForwardWeights> Loader::feed_forward(const std::string& prefix, bool sparse) {
   const std::string mlp = prefix + "mlp.";
   FeedForwardWeights weights;
   // Gemma's names: the norm before the feed-forward is its own tensor, the "post" ones come after each block.
@@ -132,12 +165,60 @@ Result<FeedForwardWeights> Loader::feed_forward(const std::string& prefix) {
   if (config_.post_norms) {
     weights.post_norm = PAGODA_TRY(norm(prefix + "post_feedforward_layernorm", config_.hidden_size));
   }
+  if (sparse) {
+    weights.block = PAGODA_TRY(experts(mlp));
+  } else if (config_.gated_feed_forward) {
+    weights.block = PAGODA_TRY(gated(mlp, config_.intermediate_size));
+  } else {
+    weights.block = PAGODA_TRY(plain(mlp));
+  }
+  return weights;
+}
+
+Result<GatedWeights> Loader::gated(const std::string& mlp, int64_t width) {
   const std::array<Projection::Section, 2> gate_up{
-      {{mlp + "gate_proj", config_.intermediate_size, config_.mlp_bias},
-       {mlp + "up_proj", config_.intermediate_size, config_.mlp_bias}}};
-  weights.gate_up = PAGODA_TRY(projection(gate_up, config_.hidden_size));
+      {{mlp + "gate_proj", width, config_.mlp_bias}, {mlp + "up_proj", width, config_.mlp_bias}}};
   const std::array<Projection::Section, 1> down{{{mlp + "down_proj", config_.hidden_size, config_.mlp_bias}}};
-  weights.down = PAGODA_TRY(projection(down, config_.intermediate_size));
+  GatedWeights weights;
+  weights.gate_up = PAGODA_TRY(projection(gate_up, config_.hidden_size));
+  weights.down = PAGODA_TRY(projection(down, width));
+  return weights;
+}
+
+Result<PlainWeights> Loader::plain(const std::string& mlp) {
+  const int64_t width = config_.intermediate_size;
+  const std::array<Projection::Section, 1> up{{{mlp + "up_proj", width, config_.mlp_bias}}};
+  const std::array<Projection::Section, 1> down{{{mlp + "down_proj", config_.hidden_size, config_.mlp_bias}}};
+  PlainWeights weights;
+  weights.up = PAGODA_TRY(projection(up, config_.hidden_size));
+  weights.down = PAGODA_TRY(projection(down, width));
+  return weights;
+}
+
+bool same_input_and_sections(const Projection& a, const Projection& b) {
+  return a.num_inputs() == 1 && b.num_inputs() == 1 && a.input().form == b.input().form &&
+         a.input().order == nullptr && b.input().order == nullptr && a.width() == b.width() &&
+         a.weights().size() == b.weights().size();
+}
+
+Result<ExpertsWeights> Loader::experts(const std::string& mlp) {
+  const std::array<Projection::Section, 1> router{{{mlp + "gate", config_.moe.num_experts, false}}};
+  ExpertsWeights weights;
+  weights.router =
+      PAGODA_TRY(Projection::load(tensors_, router, config_.hidden_size, packer_, WeightPrecision::kFloat32));
+  for (int expert = 0; expert < config_.moe.num_experts; ++expert) {
+    const std::string stem = fmt::format("{}experts.{}.", mlp, expert);
+    GatedWeights one = PAGODA_TRY(gated(stem, config_.moe.intermediate_size));
+    weights.gate_up.push_back(std::move(one.gate_up));
+    weights.down.push_back(std::move(one.down));
+    if (!same_input_and_sections(weights.gate_up.back(), weights.gate_up.front()) ||
+        !same_input_and_sections(weights.down.back(), weights.down.front())) {
+      return make_error(
+          ErrorKind::kUnsupportedModel,
+          fmt::format("{}*: experts in act-order, or in other formats than {}experts.0.*, can't be run", stem,
+                      mlp));
+    }
+  }
   return weights;
 }
 
@@ -145,11 +226,12 @@ Result<void> Loader::load(DecoderWeights& weights) {
   weights.tied_head_wide = kernels::WideGroups::all(config_.hidden_size);
   // A step reads a few rows of the embedding first and all of it last, when it is the output head too.
   if (!config_.tied_embeddings) PAGODA_TRY(embedding(weights));
+  if (config_.learned_positions) weights.positions = PAGODA_TRY(positions());
   for (int index = 0; index < config_.num_layers; ++index) {
     const std::string prefix = fmt::format("model.layers.{}.", index);
     LayerWeights layer;
     layer.attention = PAGODA_TRY(attention(prefix));
-    layer.feed_forward = PAGODA_TRY(feed_forward(prefix));
+    layer.feed_forward = PAGODA_TRY(feed_forward(prefix, config_.moe.is_sparse(index)));
     weights.layers.push_back(std::move(layer));
   }
   weights.final_norm = PAGODA_TRY(norm("model.norm", config_.hidden_size));
@@ -161,13 +243,20 @@ Result<void> Loader::load(DecoderWeights& weights) {
 
 }  // namespace
 
+Result<uint64_t> decoder_weight_bytes(const Checkpoint& checkpoint, WeightPrecision precision) {
+  DecoderWeights weights;
+  Loader loader(checkpoint, precision);
+  PAGODA_TRY(loader.load(weights));
+  return loader.packer().bytes() + weights.positions.size() * sizeof(float);
+}
+
 Result<DecoderWeights> load_decoder_weights(const Checkpoint& checkpoint, WeightPrecision precision,
                                             ComputePool& pool) {
   DecoderWeights weights;
   Loader loader(checkpoint, precision);
   PAGODA_TRY(loader.load(weights));
   PAGODA_TRY(pack_or_reuse(checkpoint, loader.packer(), pool));
-  weights.bytes = loader.packer().bytes();
+  weights.bytes = loader.packer().bytes() + weights.positions.size() * sizeof(float);
   return weights;
 }
 

@@ -1,4 +1,4 @@
-// The gated feed-forward of a decoder layer: down(act(gate(x)) * up(x)).
+// The gated feed-forward of a decoder layer up to its last projection: act(gate(x)) * up(x).
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,17 @@ namespace pagoda::model {
 
 class GatedFeedForward {
  public:
-  struct Size {
-    int64_t max_tokens = 0;     // of a step
-    int64_t gate_up_width = 0;  // of the widest layer
-  };
-  GatedFeedForward(const ModelConfig& config, const Size& size, ComputePool& pool);
+  // `gate_up_width` is that of the widest layer.
+  GatedFeedForward(const ModelConfig& config, int64_t max_tokens, int64_t gate_up_width, ComputePool& pool);
 
-  // Adds the output to the stream.
-  void run(const FeedForwardWeights& weights, ResidualStream& stream) noexcept;
+  // The input of `down`, in a buffer that stays until the next call.
+  const kernels::ActivationBuffer& run(const GatedWeights& weights, const NormWeights& norm,
+                                       ResidualStream& stream) noexcept;
 
   size_t scratch_bytes() const noexcept { return gate_up_.bytes(); }
 
  private:
-  bool run_in_one_pass(const FeedForwardWeights& weights, ResidualStream& stream) noexcept;
+  bool run_in_one_pass(const GatedWeights& weights, const NormWeights& norm, ResidualStream& stream) noexcept;
 
   int64_t width_;
   kernels::GatedActivation activation_;

@@ -188,18 +188,18 @@ bool can_pack_together(std::span<const MatrixReader* const> parts, WeightPrecisi
   return true;
 }
 
-PackedWeightSpec WeightPacker::add(MatrixReaders parts, PackedWeight& target) {
+PackedWeightSpec WeightPacker::add(MatrixReaders parts, PackedWeight& target, WeightPrecision precision) {
   PAGODA_CHECK(!parts.empty());
   const CodeScheme scheme = parts[0]->scheme();
   const int64_t depth = parts[0]->depth();
   int64_t rows = 0;
   for (const auto& part : parts) {
     PAGODA_CHECK(part->depth() == depth, "depths {} and {}", part->depth(), depth);
-    PAGODA_CHECK(precision_ != WeightPrecision::kNative || same_scheme(part->scheme(), scheme));
+    PAGODA_CHECK(precision != WeightPrecision::kNative || same_scheme(part->scheme(), scheme));
     rows += part->rows();
   }
   PAGODA_CHECK(rows <= std::numeric_limits<int32_t>::max(), "{} rows", rows);
-  const PackedWeightSpec spec = packed_spec(scheme, rows, depth, precision_);
+  const PackedWeightSpec spec = packed_spec(scheme, rows, depth, precision);
   offsets_.push_back(bytes_);
   bytes_ = (bytes_ + PackedWeight::bytes_for(spec) + kAlignment - 1) / kAlignment * kAlignment;
   specs_.push_back(spec);

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -39,7 +40,11 @@ class WeightPacker {
   // matmul). All parts must have the same depth; parts whose schemes differ can't share a kNative weight: see
   // can_pack_together. `target` is assigned by pack() or use() and must stay where it is until then. The
   // result lacks the multipliers, which only the data tells.
-  PackedWeightSpec add(MatrixReaders parts, PackedWeight& target);
+  PackedWeightSpec add(MatrixReaders parts, PackedWeight& target) {
+    return add(std::move(parts), target, precision_);
+  }
+  // With a precision of its own.
+  PackedWeightSpec add(MatrixReaders parts, PackedWeight& target, WeightPrecision precision);
 
   WeightPrecision precision() const noexcept { return precision_; }
   const std::vector<PackedWeightSpec>& specs() const noexcept { return specs_; }

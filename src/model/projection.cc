@@ -28,7 +28,7 @@ Result<std::vector<float>> load_bias(const TensorSource& tensors,
 }  // namespace
 
 Result<Projection> Projection::load(const TensorSource& tensors, std::span<const Section> sections,
-                                    int64_t depth, WeightPacker& packer) {
+                                    int64_t depth, WeightPacker& packer, WeightPrecision precision) {
   Projection projection;
   projection.depth_ = depth;
   projection.wide_ = kernels::WideGroups::all(depth);
@@ -39,7 +39,7 @@ Result<Projection> Projection::load(const TensorSource& tensors, std::span<const
   std::vector<const MatrixReader*> all;
   for (const auto& reader : readers) all.push_back(reader.get());
   // One weight of all sections if the formats agree, else one weight each.
-  const size_t per_weight = can_pack_together(all, packer.precision()) ? sections.size() : 1;
+  const size_t per_weight = can_pack_together(all, precision) ? sections.size() : 1;
   projection.weights_.resize(sections.size() / per_weight);
   for (size_t first = 0; first < sections.size(); first += per_weight) {
     int64_t column = projection.width_;
@@ -52,7 +52,7 @@ Result<Projection> Projection::load(const TensorSource& tensors, std::span<const
     }
     const std::span<const int32_t> order = all[first]->column_order();
     // The packer keeps the address: that of a vector's element, which moving the projection leaves alone.
-    const auto spec = packer.add(std::move(parts), projection.weights_[first / per_weight]);
+    const auto spec = packer.add(std::move(parts), projection.weights_[first / per_weight], precision);
     projection.width_ += spec.padded_rows();
     projection.input_of_.push_back(projection.add_input(kernels::activation_form(spec.layout), order));
     projection.biases_.push_back(PAGODA_TRY(load_bias(tensors, sections.subspan(first, per_weight))));

@@ -31,11 +31,17 @@ class Projection {
 
   // Registers the matrices with `packer`; the projection can run once that has packed them.
   static Result<Projection> load(const TensorSource& tensors, std::span<const Section> sections,
-                                 int64_t depth, WeightPacker& packer);
+                                 int64_t depth, WeightPacker& packer) {
+    return load(tensors, sections, depth, packer, packer.precision());
+  }
+  static Result<Projection> load(const TensorSource& tensors, std::span<const Section> sections,
+                                 int64_t depth, WeightPacker& packer, WeightPrecision precision);
 
   int64_t offset(size_t section) const { return offsets_[section]; }
   int64_t width() const { return width_; }  // floats of one output row; a multiple of 32
   int64_t depth() const { return depth_; }
+  // Of weights()[index] in the output.
+  int64_t column(size_t index) const { return columns_[index]; }
   std::span<const PackedWeight> weights() const { return weights_; }
   // How many distinct inputs the weights multiply with, in form or order of columns; nearly always one.
   size_t num_inputs() const { return inputs_.size(); }

@@ -9,6 +9,7 @@ namespace pagoda::model {
 
 ResidualStream::ResidualStream(const ModelConfig& config, const Size& size, ComputePool& pool)
     : width_(config.hidden_size),
+      scale_(config.residual_scale),
       rows_(size.max_tokens, config.hidden_size),
       block_out_(size.max_rows, config.hidden_size),
       converted_(size.max_rows, std::max(config.hidden_size, size.max_depth)),
@@ -33,7 +34,7 @@ void ResidualStream::project(const Projection& projection, const NormWeights& no
 void ResidualStream::add(const Projection& projection, const kernels::ActivationBuffer& input,
                          const NormWeights& post_norm) noexcept {
   observe(projection, input);
-  if (post_norm.empty()) {
+  if (post_norm.empty() && scale_ == 1.0f) {
     projection.run(input.view(), rows_.row(0), rows_.stride, true, pool_);
     return;
   }
@@ -45,8 +46,8 @@ void ResidualStream::add_block_out(const NormWeights& post_norm) noexcept {
   pool_.run(static_cast<int>(num_tokens_), [&](int token, int) {
     float* const y = block_out_.row(token);
     float* const row = rows_.row(token);
-    kernels::norm_row(y, post_norm.view(), width_, y);
-    for (int64_t i = 0; i < width_; ++i) row[i] += y[i];
+    if (!post_norm.empty()) kernels::norm_row(y, post_norm.view(), width_, y);
+    for (int64_t i = 0; i < width_; ++i) row[i] += scale_ * y[i];
   });
 }
 

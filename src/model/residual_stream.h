@@ -34,9 +34,12 @@ class ResidualStream {
   void read(const NormWeights& norm, const kernels::ActivationSpec& input) noexcept;
   // out = projection(norm(rows)).
   void project(const Projection& projection, const NormWeights& norm, Rows& out) noexcept;
-  // rows += projection(input), with post_norm in between where the family has one.
+  // rows += scale * post_norm(projection(input)), without norm where the family has none.
   void add(const Projection& projection, const kernels::ActivationBuffer& input,
            const NormWeights& post_norm) noexcept;
+
+  // rows += scale * post_norm(block_out).
+  void add_block_out(const NormWeights& post_norm) noexcept;
 
   // Scratch for the input of the next product.
   kernels::ActivationBuffer& converted() noexcept { return converted_; }
@@ -51,10 +54,8 @@ class ResidualStream {
   }
 
  private:
-  // rows += post_norm(block_out).
-  void add_block_out(const NormWeights& post_norm) noexcept;
-
   int64_t width_, num_tokens_ = 0;
+  float scale_;
   Rows rows_, block_out_;
   kernels::ActivationBuffer converted_;
   ComputePool& pool_;

@@ -48,6 +48,9 @@ class MatrixReader {
   virtual std::span<const int32_t> column_order() const { return {}; }
   // Rows as exact floats [count, depth]; bit-identical to the format's reference dequantisation.
   virtual void read_values(int64_t first, int64_t count, float* values) const = 0;
+  // Columns [first, first + count) of all rows, as exact floats [count, rows]: rows of the transposed matrix.
+  // Reads row by row unless the format knows better.
+  virtual void read_transposed(int64_t first, int64_t count, float* values) const;
   // The matrix has been read and will hardly be again: memory that holds its file's pages may go. Reading it
   // again works, and costs page faults.
   virtual void release_pages() const {}

@@ -80,6 +80,20 @@ TEST_P(GatedActivationTest, EverySizeInPlaceAndConverted) {
   }
 }
 
+TEST_P(GatedActivationTest, WithoutAGateItIsTheGateAlone) {
+  const int64_t rows = 3, size = 1030, stride = 1100;
+  const std::vector<float> x = random_floats(static_cast<size_t>(rows * stride), -6, 6, 4);
+  const std::vector<float> ones(x.size(), 1.0f);
+  const WideGroups wide = kMixedCodes.groups(size);
+  const ActivationSpec spec{ActivationForm::kCoded, &wide};
+  ActivationBuffer plain(rows, size), gated(rows, size);
+  activation_convert(GatedActivation::kGeluTanh, {x.data(), rows, size, stride}, spec, plain, pool_);
+  gated_activation_convert(GatedActivation::kGeluTanh,
+                           {{x.data(), rows, size, stride}, {ones.data(), rows, size, stride}}, spec, gated,
+                           pool_);
+  EXPECT_TRUE(same_activations(plain.view(), gated.view()));
+}
+
 TEST_P(GatedActivationTest, NanStaysNan) {
   const std::vector<float> gate = {1.0f, std::nanf(""), 2.0f}, up = {1.0f, 1.0f, std::nanf("")};
   std::vector<float> y(3);

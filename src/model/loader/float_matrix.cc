@@ -45,6 +45,17 @@ void FloatMatrix::read_values(int64_t first, int64_t count, float* values) const
   }
 }
 
+void FloatMatrix::read_transposed(int64_t first, int64_t count, float* values) const {
+  PAGODA_CHECK(first >= 0 && count >= 0 && first + count <= place_.depth);
+  const auto item = static_cast<int64_t>(dtype_bytes(type_));
+  std::vector<float> piece(static_cast<size_t>(count));
+  for (int64_t r = 0; r < place_.rows; ++r) {
+    const int64_t stored = stored_row(r, place_.interleaved_head_dim);
+    read_floats(type_, place_.data.data() + (stored * place_.depth + first) * item, count, piece.data());
+    for (int64_t c = 0; c < count; ++c) values[c * place_.rows + r] = piece[static_cast<size_t>(c)];
+  }
+}
+
 Result<void> check_finite(std::span<const float> values, std::string_view path, std::string_view name,
                           uint64_t offset) {
   for (size_t i = 0; i < values.size(); ++i) {

@@ -55,6 +55,7 @@ class FloatMatrix final : public MatrixReader {
   Range code_range(int64_t first, int64_t count) const override;
   void read_codes(int64_t first, int64_t count, uint8_t* codes, float* scales, float* offsets) const override;
   void read_values(int64_t first, int64_t count, float* values) const override;
+  void read_transposed(int64_t first, int64_t count, float* values) const override;
   void release_pages() const override { MmapFile::release(place_.data); }
 
  private:

@@ -68,6 +68,7 @@ class ArchitectureKeys {
 Result<void> read_rope(const GgufFile& file, const ArchitectureKeys& keys, const GgufTensorSource& tensors,
                        ModelConfig& config) {
   config.rope.theta = PAGODA_TRY(keys.real("rope.freq_base", 10000.0));
+  config.rotary_dim = config.head_dim;
   const int64_t rotary = PAGODA_TRY(keys.positive("rope.dimension_count", config.head_dim));
   if (rotary > config.head_dim) {
     return corrupt_file(file.path(), "{} {} is more than the head dimension {}",
@@ -224,8 +225,8 @@ Result<ModelConfig> gguf_model_config(const GgufFile& file, Architecture archite
   PAGODA_TRY(read_sizes(file, keys, config));
   const auto experts = PAGODA_TRY(file.integer(keys.name("expert_count")));
   if (experts.value_or(0) != 0) return unsupported_model(file.path(), "mixtures of experts can't be run");
-  config.rms_norm_eps = static_cast<float>(PAGODA_TRY(keys.real("attention.layer_norm_rms_epsilon", NAN)));
-  if (std::isnan(config.rms_norm_eps)) {
+  config.norm_eps = static_cast<float>(PAGODA_TRY(keys.real("attention.layer_norm_rms_epsilon", NAN)));
+  if (std::isnan(config.norm_eps)) {
     return corrupt_file(file.path(), "key {} is missing or no number",
                         shown(keys.name("attention.layer_norm_rms_epsilon")));
   }
@@ -259,6 +260,8 @@ Result<ModelConfig> gguf_model_config(const GgufFile& file, Architecture archite
       break;
     case Architecture::kGemma3:
       PAGODA_TRY(read_gemma3(file, keys, config));
+      break;
+    default:
       break;
   }
   return config;

@@ -6,6 +6,7 @@
 
 #include "model/loader/file_error.h"
 #include "model/loader/hf_config.h"
+#include "model/loader/hf_names.h"
 #include "model/loader/json_file.h"
 #include "model/loader/model_check.h"
 #include "model/loader/quantized_source.h"
@@ -131,6 +132,9 @@ Result<Checkpoint> open_hf_checkpoint(const std::string& folder, std::optional<Q
   checkpoint.files = files->files();
   for (const ModelFile& file : checkpoint.files) checkpoint.file_bytes += file.bytes;
   checkpoint.tensors = PAGODA_TRY(open_tensors(std::move(files), std::move(quantization)));
+  auto views = hf_tensor_views(checkpoint.config, *checkpoint.tensors);
+  if (!views.empty())
+    checkpoint.tensors = std::make_unique<ViewSource>(std::move(checkpoint.tensors), std::move(views));
   PAGODA_TRY(check_tensors(checkpoint.config, *checkpoint.tensors, folder));
   checkpoint.format = describe_format(*checkpoint.tensors);
   PAGODA_TRY(read_tokenizer(folder, checkpoint));

@@ -8,8 +8,8 @@
 
 namespace pagoda::model {
 
-// Fills rope, and rope_sliding for Gemma 3. kUnsupportedModel for a scaling type other than none, linear and
-// llama3.
+// Fills rope, rotary_dim, and rope_sliding for Gemma 3; nothing for a family without RoPE. kUnsupportedModel
+// for a scaling type other than none, linear, llama3 and longrope.
 Result<void> read_hf_rope(const JsonView& json, ModelConfig& config);
 
 }  // namespace pagoda::model

@@ -1,6 +1,7 @@
 #include "model/loader/json_file.h"
 
 #include <cmath>
+#include <limits>
 
 #include "base/mmap_file.h"
 #include "model/loader/file_error.h"
@@ -88,6 +89,17 @@ Result<std::optional<JsonView>> JsonView::object(const char* key) const {
   if (value == nullptr) return std::optional<JsonView>();
   if (!value->is_object()) return wrong_type(key, *value, "an object");
   return std::optional(JsonView(*value, fmt::format("{}: {}", where_, key)));
+}
+
+Result<int64_t> positive_integer(const JsonView& json, const char* key, std::optional<int64_t> fallback) {
+  constexpr int64_t kMaxInt = std::numeric_limits<int32_t>::max();
+  const auto value = PAGODA_TRY(json.integer(key));
+  if (!value && fallback) return *fallback;
+  if (!value) return corrupt_file(json.where(), "key '{}' is missing", key);
+  if (*value < 1 || *value > kMaxInt) {
+    return corrupt_file(json.where(), "key '{}' is {}, not in 1 to {}", key, *value, kMaxInt);
+  }
+  return *value;
 }
 
 }  // namespace pagoda::model

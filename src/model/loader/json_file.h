@@ -45,4 +45,8 @@ class JsonView {
   std::string where_;
 };
 
+// A 32-bit number from 1 on; `fallback` when absent, an error when there is none either.
+Result<int64_t> positive_integer(const JsonView& json, const char* key,
+                                 std::optional<int64_t> fallback = std::nullopt);
+
 }  // namespace pagoda::model

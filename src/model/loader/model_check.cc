@@ -7,10 +7,14 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "kernels/router.h"
 #include "model/loader/file_error.h"
 
 namespace pagoda::model {
 namespace {
+
+using kernels::kMaxExperts;
+using kernels::kMaxExpertsPerToken;
 
 // Far above every published model; they keep all products of sizes within int64.
 constexpr int64_t kMaxLayers = 4096;
@@ -24,7 +28,21 @@ struct NamedRange {
   int64_t value, low, high;
 };
 
-Result<void> check_rope(const RopeConfig& rope, int head_dim, const std::string& where) {
+Result<void> check_factors(std::string_view name, const std::vector<float>& factors, int rotary_dim,
+                           const std::string& where) {
+  if (factors.size() != static_cast<size_t>(rotary_dim / 2)) {
+    return corrupt_file(where, "{} RoPE {} for {} rotated dimensions of a head", factors.size(), name,
+                        rotary_dim);
+  }
+  for (const float factor : factors) {
+    if (!std::isfinite(factor) || factor <= 0) {
+      return corrupt_file(where, "RoPE {}: {} is not a positive number", name, factor);
+    }
+  }
+  return {};
+}
+
+Result<void> check_rope(const RopeConfig& rope, int rotary_dim, const std::string& where) {
   const auto good = [](double value) { return std::isfinite(value) && value > 0; };
   if (!good(rope.theta)) return corrupt_file(where, "RoPE base {} is not a positive number", rope.theta);
   if (rope.scaling != RopeConfig::Scaling::kNone && !good(rope.factor)) {
@@ -41,16 +59,15 @@ Result<void> check_rope(const RopeConfig& rope, int head_dim, const std::string&
       return corrupt_file(where, "RoPE original_max_position_embeddings is {}", rope.original_max_positions);
     }
   }
-  if (!rope.freq_factors.empty() && rope.freq_factors.size() != static_cast<size_t>(head_dim / 2)) {
-    return corrupt_file(where, "{} RoPE frequency factors for a head of {}", rope.freq_factors.size(),
-                        head_dim);
+  if (!good(rope.magnitude) || rope.magnitude > 1000) {
+    return corrupt_file(where, "RoPE attention factor {} is not in 0 to 1000", rope.magnitude);
   }
-  for (const float factor : rope.freq_factors) {
-    if (!good(static_cast<double>(factor))) {
-      return corrupt_file(where, "RoPE frequency factor {} is not a positive number", factor);
-    }
+  if (rope.scaling == RopeConfig::Scaling::kLongRope) {
+    PAGODA_TRY(check_factors("short factors", rope.short_factors, rotary_dim, where));
+    return check_factors("long factors", rope.long_factors, rotary_dim, where);
   }
-  return {};
+  return rope.freq_factors.empty() ? Result<void>{}
+                                   : check_factors("frequency factors", rope.freq_factors, rotary_dim, where);
 }
 
 Result<void> check_token_ids(const ModelConfig& config, const std::string& where) {
@@ -72,6 +89,22 @@ void add_linear(std::vector<RequiredTensor>& out, const std::string& stem, int64
   if (bias) out.push_back({stem + ".bias", rows, 0});
 }
 
+// A norm of the residual stream.
+void add_norm(std::vector<RequiredTensor>& out, const std::string& stem, const ModelConfig& c) {
+  out.push_back({stem + ".weight", c.hidden_size, 0});
+  if (c.norm_kind == kernels::NormKind::kLayer) out.push_back({stem + ".bias", c.hidden_size, 0});
+}
+
+void add_experts(std::vector<RequiredTensor>& out, const std::string& mlp, const ModelConfig& c) {
+  out.push_back({mlp + "gate.weight", c.moe.num_experts, c.hidden_size});
+  for (int expert = 0; expert < c.moe.num_experts; ++expert) {
+    const std::string stem = fmt::format("{}experts.{}.", mlp, expert);
+    add_linear(out, stem + "gate_proj", c.moe.intermediate_size, c.hidden_size, false);
+    add_linear(out, stem + "up_proj", c.moe.intermediate_size, c.hidden_size, false);
+    add_linear(out, stem + "down_proj", c.hidden_size, c.moe.intermediate_size, false);
+  }
+}
+
 void add_layer(std::vector<RequiredTensor>& out, const ModelConfig& c, int layer) {
   const std::string prefix = fmt::format("model.layers.{}.", layer);
   const int64_t head_dim = c.head_dim, q_rows = c.num_heads * head_dim, kv_rows = c.num_kv_heads * head_dim;
@@ -83,14 +116,19 @@ void add_layer(std::vector<RequiredTensor>& out, const ModelConfig& c, int layer
     out.push_back({prefix + "self_attn.q_norm.weight", head_dim, 0});
     out.push_back({prefix + "self_attn.k_norm.weight", head_dim, 0});
   }
-  add_linear(out, prefix + "mlp.gate_proj", c.intermediate_size, c.hidden_size, c.mlp_bias);
-  add_linear(out, prefix + "mlp.up_proj", c.intermediate_size, c.hidden_size, c.mlp_bias);
-  add_linear(out, prefix + "mlp.down_proj", c.hidden_size, c.intermediate_size, c.mlp_bias);
-  out.push_back({prefix + "input_layernorm.weight", c.hidden_size, 0});
-  out.push_back({prefix + "post_attention_layernorm.weight", c.hidden_size, 0});
+  if (c.moe.is_sparse(layer)) {
+    add_experts(out, prefix + "mlp.", c);
+  } else {
+    if (c.gated_feed_forward)
+      add_linear(out, prefix + "mlp.gate_proj", c.intermediate_size, c.hidden_size, c.mlp_bias);
+    add_linear(out, prefix + "mlp.up_proj", c.intermediate_size, c.hidden_size, c.mlp_bias);
+    add_linear(out, prefix + "mlp.down_proj", c.hidden_size, c.intermediate_size, c.mlp_bias);
+  }
+  add_norm(out, prefix + "input_layernorm", c);
+  add_norm(out, prefix + "post_attention_layernorm", c);
   if (c.post_norms) {
-    out.push_back({prefix + "pre_feedforward_layernorm.weight", c.hidden_size, 0});
-    out.push_back({prefix + "post_feedforward_layernorm.weight", c.hidden_size, 0});
+    add_norm(out, prefix + "pre_feedforward_layernorm", c);
+    add_norm(out, prefix + "post_feedforward_layernorm", c);
   }
 }
 
@@ -98,6 +136,11 @@ void add_layer(std::vector<RequiredTensor>& out, const ModelConfig& c, int layer
 // parts of multimodal models that see pictures.
 bool may_be_ignored(std::string_view name, const ModelConfig& config) {
   if (config.tied_embeddings && name == "lm_head.weight") return true;
+  // The causal mask, which old GPT-2 files hold as a tensor.
+  if (config.architecture == Architecture::kGpt2 &&
+      (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"))) {
+    return true;
+  }
   constexpr std::array<std::string_view, 3> kEndings = {"rotary_emb.inv_freq", ".attn_rot_embd",
                                                         "rope_freqs.weight"};
   constexpr std::array<std::string_view, 4> kStarts = {"vision_tower.", "multi_modal_projector.",
@@ -106,13 +149,33 @@ bool may_be_ignored(std::string_view name, const ModelConfig& config) {
          std::any_of(kStarts.begin(), kStarts.end(), [&](auto start) { return name.starts_with(start); });
 }
 
+Result<void> check_experts(const ModelConfig& config, const std::string& where) {
+  const MoeConfig& moe = config.moe;
+  if (moe.layers.empty()) return {};
+  if (moe.num_experts < 1 || moe.num_experts > kMaxExperts) {
+    return corrupt_file(where, "number of experts {} is not in 1 to {}", moe.num_experts, kMaxExperts);
+  }
+  if (moe.experts_per_token < 1 || moe.experts_per_token > std::min(moe.num_experts, kMaxExpertsPerToken)) {
+    return corrupt_file(where, "number of experts per token {} is not in 1 to {}", moe.experts_per_token,
+                        std::min(moe.num_experts, kMaxExpertsPerToken));
+  }
+  if (moe.intermediate_size < 1 || moe.intermediate_size > kMaxWidth) {
+    return corrupt_file(where, "feed-forward size of an expert {} is not in 1 to {}", moe.intermediate_size,
+                        kMaxWidth);
+  }
+  return {};
+}
+
 }  // namespace
 
 std::vector<RequiredTensor> required_tensors(const ModelConfig& config) {
   std::vector<RequiredTensor> out;
   out.push_back({"model.embed_tokens.weight", config.vocab_size, config.hidden_size});
   for (int layer = 0; layer < config.num_layers; ++layer) add_layer(out, config, layer);
-  out.push_back({"model.norm.weight", config.hidden_size, 0});
+  if (config.learned_positions) {
+    out.push_back({"model.embed_positions.weight", config.max_positions, config.hidden_size});
+  }
+  add_norm(out, "model.norm", config);
   if (!config.tied_embeddings) out.push_back({"lm_head.weight", config.vocab_size, config.hidden_size});
   return out;
 }
@@ -136,8 +199,8 @@ Result<void> check_config(const ModelConfig& config, const std::string& where) {
                         config.num_kv_heads);
   }
   if (config.head_dim % 2 != 0) return corrupt_file(where, "head dimension {} is odd", config.head_dim);
-  const float eps = config.rms_norm_eps;
-  if (!(eps >= 0 && eps < 1)) return corrupt_file(where, "RMS norm epsilon {} is not in 0 to 1", eps);
+  const float eps = config.norm_eps;
+  if (!(eps >= 0 && eps < 1)) return corrupt_file(where, "norm epsilon {} is not in 0 to 1", eps);
   if (!std::isfinite(config.attention_scale) || config.attention_scale <= 0) {
     return corrupt_file(where, "attention scale {} is not a positive number", config.attention_scale);
   }
@@ -145,8 +208,15 @@ Result<void> check_config(const ModelConfig& config, const std::string& where) {
     if (window < 0 || window > kMaxInt32)
       return corrupt_file(where, "sliding window {} is impossible", window);
   }
-  PAGODA_TRY(check_rope(config.rope, config.head_dim, where));
-  if (config.has_rope_sliding) PAGODA_TRY(check_rope(config.rope_sliding, config.head_dim, where));
+  PAGODA_TRY(check_experts(config, where));
+  if (!config.learned_positions) {
+    if (config.rotary_dim < 2 || config.rotary_dim > config.head_dim || config.rotary_dim % 2 != 0) {
+      return corrupt_file(where, "RoPE can't turn {} of {} dimensions of a head", config.rotary_dim,
+                          config.head_dim);
+    }
+    PAGODA_TRY(check_rope(config.rope, config.rotary_dim, where));
+    if (config.has_rope_sliding) PAGODA_TRY(check_rope(config.rope_sliding, config.rotary_dim, where));
+  }
   return check_token_ids(config, where);
 }
 

@@ -153,7 +153,7 @@ void RoundedMatrix::read_values(int64_t first, int64_t count, float* values) con
 Result<std::unique_ptr<MatrixReader>> RoundedSource::matrix(const std::string& name, int64_t rows,
                                                             int64_t depth) const {
   auto floats = PAGODA_TRY(source_->matrix(name, rows, depth));
-  if (floats->scheme().bits != 0 || is_router(name)) return floats;
+  if (floats->scheme().bits != 0 || is_router(name) || name == "model.embed_positions.weight") return floats;
   const bool outside_layers = name == "model.embed_tokens.weight" || name == "lm_head.weight";
   const Rounding rounding = outside_layers ? Rounding::kInt8 : rounding_;
   return std::unique_ptr<MatrixReader>(std::make_unique<RoundedMatrix>(std::move(floats), rounding));

@@ -10,7 +10,7 @@
 //
 // The layers' projections are rounded to what is asked for, the token embedding and the output head to int8
 // in both cases: a step reads all of the head, in small models a quarter of the weights. Routers of experts
-// stay floats.
+// and learned positions stay floats.
 #pragma once
 
 #include <memory>

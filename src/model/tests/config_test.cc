@@ -61,8 +61,10 @@ TEST(RopeInverseFrequencies, FactorsOfTheFileDivide) {
 
 TEST(Architecture, NamesAreThoseOfTheErrorList) {
   std::string all;
-  for (const auto a : {Architecture::kLlama, Architecture::kMistral, Architecture::kQwen2,
-                       Architecture::kQwen3, Architecture::kGemma3}) {
+  for (const auto a :
+       {Architecture::kLlama, Architecture::kMistral, Architecture::kQwen2, Architecture::kQwen3,
+        Architecture::kGemma2, Architecture::kGemma3, Architecture::kPhi3, Architecture::kGranite,
+        Architecture::kStarcoder2, Architecture::kGpt2, Architecture::kMixtral, Architecture::kQwen3Moe}) {
     all += (all.empty() ? "" : ", ") + std::string(architecture_name(a));
   }
   EXPECT_EQ(all, supported_architectures());

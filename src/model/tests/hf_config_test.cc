@@ -110,15 +110,13 @@ TEST(HfConfig, RefusesWrongNumbers) {
 
 TEST(HfConfig, RefusesWhatCanNotRun) {
   const auto all = supported_architectures();
-  refused(base("Gemma2ForCausalLM"), "'Gemma2ForCausalLM'", kUnsupported);
-  refused(base("Gemma2ForCausalLM"), all, kUnsupported);
+  refused(base("FalconForCausalLM"), "'FalconForCausalLM'", kUnsupported);
+  refused(base("FalconForCausalLM"), all, kUnsupported);
   for (const json& names : {json(nullptr), json::array(), json("LlamaForCausalLM"), json::array({1})}) {
     refused(with(base(), {{"architectures", names}}), "architectures", kUnsupported);
   }
   refused(with(base(), {{"hidden_act", "relu"}}), "'relu'", kUnsupported);
   refused(with(base(), {{"partial_rotary_factor", 0.5}}), "partial_rotary_factor", kUnsupported);
-  refused(with(base("Gemma3ForCausalLM"), {{"final_logit_softcapping", 30.0}}), "final_logit_softcapping",
-          kUnsupported);
 }
 
 TEST(HfConfig, ReadsEverySpellingOfRope) {
@@ -261,6 +259,153 @@ TEST(HfConfig, TokenIdsAndSamplingDefaults) {
   refused(with(base(), {{"bos_token_id", 5000}}), "BOS token 5000");
   refused(with(base(), {{"eos_token_id", {1, -2}}}), "eos_token_id");
   refused(with(base(), {{"eos_token_id", "</s>"}}), "eos_token_id");
+}
+
+TEST(HfConfig, ReadsGemma2) {
+  const ModelConfig c =
+      good(with(base("Gemma2ForCausalLM"), {{"query_pre_attn_scalar", 40}, {"sliding_window", 24}}));
+  EXPECT_EQ(c.layer_window, (std::vector<int64_t>{24, 0, 24, 0}));
+  EXPECT_TRUE(c.post_norms && c.norm_weight_plus_one && c.tied_embeddings && !c.qk_norm);
+  EXPECT_EQ(c.head_dim, 256) << "the default of the class";
+  EXPECT_EQ(c.attention_softcap, 50.0f) << "absent is the default of the class";
+  EXPECT_EQ(c.logit_softcap, 30.0f);
+  EXPECT_FLOAT_EQ(c.attention_scale, 1 / std::sqrt(40.0f));
+  const json off = {{"attn_logit_softcapping", nullptr}, {"final_logit_softcapping", 12.5}};
+  EXPECT_EQ(good(with(base("Gemma2ForCausalLM"), off)).attention_softcap, 0.0f);
+  EXPECT_EQ(good(with(base("Gemma2ForCausalLM"), off)).logit_softcap, 12.5f);
+  EXPECT_EQ(good(with(base("Gemma3ForCausalLM"), {{"final_logit_softcapping", 30.0}})).logit_softcap, 30.0f);
+  EXPECT_EQ(good(base("Gemma3ForCausalLM")).logit_softcap, 0.0f);
+  refused(with(base("Gemma2ForCausalLM"), {{"attn_logit_softcapping", -5}}),
+          "'attn_logit_softcapping' is -5");
+}
+
+TEST(HfConfig, ReadsPhi3AndLongRope) {
+  const ModelConfig plain = good(base("Phi3ForCausalLM"));
+  EXPECT_EQ(plain.rotary_dim, 16);
+  EXPECT_EQ(plain.rope.magnitude, 1.0);
+  EXPECT_EQ(plain.layer_window, std::vector<int64_t>(4, 0)) << "absent is off";
+  EXPECT_EQ(good(with(base("Phi3ForCausalLM"), {{"sliding_window", 47}})).layer_window,
+            std::vector<int64_t>(4, 47));
+
+  const json scaling = {
+      {"type", "longrope"}, {"short_factor", {1, 1.5, 2, 2.5, 3, 3.5}}, {"long_factor", {2, 3, 4, 5, 6, 7}}};
+  const json keys = {
+      {"rope_scaling", scaling}, {"partial_rotary_factor", 0.75}, {"original_max_position_embeddings", 64}};
+  const json long_rope = with(base("Phi3ForCausalLM"), keys);
+  ModelConfig c = good(long_rope);
+  EXPECT_EQ(c.rotary_dim, 12);
+  EXPECT_NEAR(c.rope.magnitude, std::sqrt(1 + std::log(8) / std::log(64)), 1e-12);
+  RopeConfig rope = c.rope;
+  choose_long_rope(rope, 64);
+  EXPECT_EQ(rope.freq_factors, (std::vector<float>{1, 1.5, 2, 2.5, 3, 3.5}));
+  EXPECT_DOUBLE_EQ(rope_inverse_frequencies(rope, 12)[1], std::pow(10000, -2.0 / 12) / 1.5);
+  rope = c.rope;
+  choose_long_rope(rope, 65);
+  EXPECT_EQ(rope.freq_factors, (std::vector<float>{2, 3, 4, 5, 6, 7}));
+  json stated = long_rope;
+  stated["rope_scaling"]["attention_factor"] = 1.25;
+  EXPECT_EQ(good(stated).rope.magnitude, 1.25);
+
+  json broken = long_rope;
+  broken["rope_scaling"]["long_factor"] = {1, 2};
+  refused(broken, "2 RoPE long factors");
+  broken["rope_scaling"]["long_factor"] = {1, 2, 3, 0, 4, 5};
+  refused(broken, "long factors: 0 ");
+  broken["rope_scaling"]["long_factor"] = "x";
+  refused(broken, "'long_factor'");
+  broken["rope_scaling"].erase("long_factor");
+  refused(broken, "'long_factor'");
+  refused(with(long_rope, {{"partial_rotary_factor", 1.5}}), "'partial_rotary_factor' is 1.5");
+  refused(with(long_rope, {{"partial_rotary_factor", 0.01}}), "turn 0 of 16");
+  refused(with(base(), {{"rope_scaling", scaling}}), "'longrope'", kUnsupported);
+}
+
+TEST(HfConfig, ReadsGranite) {
+  const ModelConfig none = good(base("GraniteForCausalLM"));
+  EXPECT_EQ(none.attention_scale, 1.0f) << "the default of the class";
+  const ModelConfig c = good(with(base("GraniteForCausalLM"), {{"embedding_multiplier", 12},
+                                                               {"attention_multiplier", 0.015625},
+                                                               {"residual_multiplier", 0.22},
+                                                               {"logits_scaling", 8},
+                                                               {"attention_bias", true}}));
+  EXPECT_EQ(c.embedding_scale, 12.0f);
+  EXPECT_EQ(c.attention_scale, 0.015625f);
+  EXPECT_EQ(c.residual_scale, 0.22f);
+  EXPECT_EQ(c.logit_scale, 0.125f);
+  EXPECT_TRUE(c.qkv_bias && c.attention_out_bias && !c.mlp_bias);
+  for (const char* const key :
+       {"embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling"}) {
+    refused(with(base("GraniteForCausalLM"), {{key, 0}}), std::string("'") + key + "' is 0,");
+  }
+}
+
+TEST(HfConfig, ReadsStarcoder2) {
+  const ModelConfig c = good(with(base("Starcoder2ForCausalLM"), {{"norm_epsilon", 1e-3}}));
+  EXPECT_EQ(c.norm_kind, kernels::NormKind::kLayer);
+  EXPECT_EQ(c.norm_eps, 1e-3f);
+  EXPECT_TRUE(c.qkv_bias && c.attention_out_bias && c.mlp_bias && c.tied_embeddings);
+  EXPECT_FALSE(c.gated_feed_forward);
+  EXPECT_EQ(c.activation, kernels::GatedActivation::kGeluTanh);
+  EXPECT_FALSE(good(with(base("Starcoder2ForCausalLM"), {{"use_bias", false}})).mlp_bias);
+  refused(with(base("Starcoder2ForCausalLM"), {{"norm_type", "rms_norm"}}), "'norm_type' is 'rms_norm'",
+          kUnsupported);
+  refused(with(base("Starcoder2ForCausalLM"), {{"mlp_type", "gated"}}), "'mlp_type' is 'gated'",
+          kUnsupported);
+  refused(with(base("Starcoder2ForCausalLM"), {{"hidden_act", "gelu"}}), "'hidden_act': activation 'gelu'",
+          kUnsupported);
+}
+
+TEST(HfConfig, ReadsGpt2) {
+  const json gpt2 = {{"architectures", {"GPT2LMHeadModel"}},
+                     {"vocab_size", 100},
+                     {"n_embd", 64},
+                     {"n_layer", 2},
+                     {"n_head", 4},
+                     {"n_positions", 128},
+                     {"n_inner", nullptr}};
+  const ModelConfig c = good(gpt2);
+  EXPECT_EQ(c.hidden_size, 64);
+  EXPECT_EQ(c.intermediate_size, 256);
+  EXPECT_EQ(c.num_kv_heads, 4);
+  EXPECT_EQ(c.max_positions, 128);
+  EXPECT_EQ(c.norm_eps, 1e-5f);
+  EXPECT_TRUE(c.learned_positions && c.qkv_bias && c.attention_out_bias && c.mlp_bias && c.tied_embeddings);
+  EXPECT_EQ(good(with(gpt2, {{"scale_attn_weights", false}})).attention_scale, 1.0f);
+  for (const char* const key : {"n_embd", "n_layer", "n_head", "n_positions", "n_inner"}) {
+    refused(with(gpt2, {{key, 0}}), std::string("'") + key + "' is 0");
+  }
+  refused(with(gpt2, {{"activation_function", "relu"}}), "'activation_function': activation 'relu'",
+          kUnsupported);
+  refused(with(gpt2, {{"scale_attn_by_inverse_layer_idx", true}}), "scale_attn_by_inverse_layer_idx",
+          kUnsupported);
+}
+
+TEST(HfConfig, ReadsExperts) {
+  const json qwen = with(base("Qwen3MoeForCausalLM"),
+                         {{"num_experts", 6}, {"num_experts_per_tok", 2}, {"moe_intermediate_size", 80}});
+  const ModelConfig c = good(with(qwen, {{"mlp_only_layers", {1}}}));
+  EXPECT_EQ(c.moe.num_experts, 6);
+  EXPECT_EQ(c.moe.experts_per_token, 2);
+  EXPECT_EQ(c.moe.intermediate_size, 80);
+  EXPECT_EQ(c.moe.layers, (std::vector<uint8_t>{1, 0, 1, 1}));
+  EXPECT_FALSE(c.moe.renormalise) << "the default of the class";
+  EXPECT_TRUE(c.qk_norm);
+  EXPECT_TRUE(good(with(qwen, {{"norm_topk_prob", true}})).moe.renormalise);
+  EXPECT_EQ(good(with(qwen, {{"decoder_sparse_step", 2}})).moe.layers, (std::vector<uint8_t>{0, 1, 0, 1}));
+  EXPECT_EQ(good(with(qwen, {{"sliding_window", 9}})).layer_window, std::vector<int64_t>(4, 0));
+  const ModelConfig m =
+      good(with(base("MixtralForCausalLM"), {{"num_local_experts", 8}, {"num_experts_per_tok", 2}}));
+  EXPECT_EQ(m.moe.intermediate_size, 96);
+  EXPECT_TRUE(m.moe.renormalise && m.moe.is_sparse(3));
+
+  refused(with(qwen, {{"num_experts", 0}}), "'num_experts' is 0");
+  refused(with(qwen, {{"num_experts", 2000}}), "number of experts 2000");
+  refused(with(qwen, {{"num_experts_per_tok", 7}}), "experts per token 7");
+  refused(with(qwen, {{"moe_intermediate_size", -1}}), "'moe_intermediate_size' is -1");
+  refused(with(qwen, {{"mlp_only_layers", {4}}}),
+          "'mlp_only_layers' names something else than layers 0 to 3");
+  refused(with(qwen, {{"mlp_only_layers", 3}}), "'mlp_only_layers'");
+  refused(base("MixtralForCausalLM"), "'num_local_experts' is missing");
 }
 
 }  // namespace
