@@ -130,6 +130,10 @@ void add_serve_flags(CLI::App& app, ServeFlags& flags) {
   add(app, "--stream-interval", flags.stream_interval,
       "tokens of a choice that a stream sends together, but for the first and the last")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  add(app, "--sse-ping-interval", flags.sse_ping_interval_s,
+      "seconds without a token after which a stream gets its head and a comment, so that no client or proxy "
+      "gives up on a long prompt; 0: never")
+      ->check(CLI::Range(0, 86400));
   add(app, "--batch-dir", flags.batch_dir,
       "folder in which the files and batches of /v1/files and /v1/batches are kept; default: the server has "
       "none");

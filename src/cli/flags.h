@@ -52,7 +52,8 @@ struct ServeFlags {
   std::string fim_template;     // text with {prefix} and {suffix}; empty: the model's own
   int64_t seed = -1;            // for requests without one; -1: random
   int64_t stream_interval = 1;  // tokens
-  std::string batch_dir;        // of files and batches; empty: there are none
+  int sse_ping_interval_s = 15;
+  std::string batch_dir;  // of files and batches; empty: there are none
   int shutdown_timeout_s = 30;
   int64_t max_body_bytes = int64_t{32} << 20;
   int io_threads = 1;

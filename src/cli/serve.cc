@@ -87,6 +87,7 @@ Result<void> run_serve(const ServeFlags& flags) {
   api_options.strict_params = flags.strict_params;
   api_options.tool_call_parser = flags.tool_call_parser;
   api_options.reasoning_parser = flags.reasoning_parser;
+  api_options.sse_ping_interval = std::chrono::seconds(flags.sse_ping_interval_s);
   http::Api api(api_options, &metrics);
   net::HttpServer server(
       server_options(flags), http::transport_error_body,

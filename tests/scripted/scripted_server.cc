@@ -88,8 +88,9 @@ Result<std::unique_ptr<ScriptedServer>> ScriptedServer::start(ScriptTable table,
   parts.service = std::make_unique<service::Service>(*parts.engine, tokenizer, std::move(chat_template),
                                                      service_options, parts.clock);
 
-  parts.api = std::make_unique<http::Api>(http::ApiOptions{"0.0.0-scripted", options.strict_params},
-                                          parts.metrics.get());
+  http::ApiOptions api_options{"0.0.0-scripted", options.strict_params};
+  api_options.sse_ping_interval = options.sse_ping_interval;
+  parts.api = std::make_unique<http::Api>(std::move(api_options), parts.metrics.get());
   net::HttpServerOptions http_options;
   http_options.port = options.port;
   http_options.max_body_bytes = options.max_body_bytes;

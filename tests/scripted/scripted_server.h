@@ -1,6 +1,7 @@
 // The whole server over the scripted model: everything of `pagoda serve` but the loader and the kernels.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -26,6 +27,7 @@ struct ScriptedServerOptions {
   std::string fim_template;  // empty: the model can't fill in the middle
   std::string batch_dir;     // of files and batches; empty: there are none
   int64_t seed = -1, stream_interval = 1;
+  std::chrono::milliseconds sse_ping_interval{0};
   std::string
       chat_template;  // empty: turns between <|im_start|> and <|im_end|>, role "reject" raises an error
 };

@@ -41,6 +41,7 @@ ScriptedServerOptions read_options(std::map<std::string, std::string>& flags) {
   options.batch_dir = flags["--batch-dir"];
   options.seed = number("--seed", options.seed);
   options.stream_interval = number("--stream-interval", options.stream_interval);
+  options.sse_ping_interval = std::chrono::milliseconds(number("--sse-ping-ms", 0));
   return options;
 }
 

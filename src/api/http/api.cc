@@ -28,7 +28,7 @@ void run_work(ApiState& state, const net::HttpRequest& request,
 }  // namespace
 
 ApiState::ApiState(ApiOptions options, telemetry::Metrics* metrics)
-    : options_(std::move(options)), metrics_(metrics) {
+    : options_(std::move(options)), metrics_(metrics), keeper_(options_.sse_ping_interval) {
   if (metrics_ != nullptr) totals_.emplace(*metrics_);
 }
 

@@ -2,6 +2,7 @@
 // status codes, headers and server-sent events is here.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -23,6 +24,8 @@ struct ApiOptions {
   bool strict_params = false;  // an unknown field is a 400
   // As choose_output_format() takes them; empty: from the chat template.
   std::string tool_call_parser = {}, reasoning_parser = {};
+  // After so long without a token a stream gets its head and a comment, again and again; 0: never.
+  std::chrono::milliseconds sse_ping_interval{0};
 };
 
 // What is known once the model is loaded.

@@ -7,6 +7,7 @@
 
 #include "api/http/api.h"
 #include "api/http/error_table.h"
+#include "api/http/stream_keeper.h"
 #include "api/openai/request.h"
 #include "base/result.h"
 #include "service/engine_metrics.h"
@@ -30,6 +31,7 @@ class ApiState {
   int64_t created() const { return created_; }
 
   const ApiOptions& options() const { return options_; }
+  StreamKeeper& keeper() { return keeper_; }
   // Null without metrics. Brings the engine's numbers up to date first.
   std::optional<std::string> metrics_text();
 
@@ -42,6 +44,7 @@ class ApiState {
   openai::ParseOptions parse_;
   int64_t created_ = 0;
   std::atomic<bool> loaded_{false}, draining_{false};
+  StreamKeeper keeper_;
 };
 
 // Seconds since 1970, as the contract's `created`.

@@ -61,4 +61,12 @@ CallOptions call_options(const net::HttpRequest& request, const openai::CommonFi
   return options;
 }
 
+void start_call(ApiState& state, CallOptions options, std::shared_ptr<net::ResponseWriter> response,
+                std::vector<service::GenerationRequest> prompts) {
+  const bool stream = options.stream;
+  const auto call = std::make_shared<GenerationCall>(std::move(options), std::move(response));
+  call->start(state.service(), std::move(prompts));
+  if (stream) state.keeper().add(call);
+}
+
 }  // namespace pagoda::http

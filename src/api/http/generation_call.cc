@@ -74,6 +74,15 @@ void GenerationCall::on_event(size_t prompt, service::GenerationEvent event) {
   }
 }
 
+bool GenerationCall::keep_alive() {
+  const std::lock_guard lock(mutex_);
+  if (done_ || has_events_) return false;
+  if (unanswered_ > 0) return true;  // it may still be refused
+  begin_stream();
+  response_->write(": the first token is being computed\n\n");
+  return true;
+}
+
 void GenerationCall::on_client_gone() {
   const std::lock_guard lock(mutex_);
   if (std::exchange(done_, true)) return;
@@ -106,6 +115,7 @@ void GenerationCall::handle_choice(size_t prompt, service::ChoiceEvent event) {
   openai::ChoiceDelta delta = choice_delta(index, std::move(event));
   if (!options_.stream) return options_.builder->add(std::move(delta));
   begin_stream();
+  has_events_ = true;
   std::string events = event_text(options_.builder->events(std::move(delta), usage()));
   if (!events.empty()) response_->write(std::move(events));
 }

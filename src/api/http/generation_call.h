@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/http/error_table.h"
+#include "api/http/stream_keeper.h"
 #include "api/openai/response.h"
 #include "base/result.h"
 #include "net/http_types.h"
@@ -27,14 +28,17 @@ struct CallOptions {
 };
 
 // All or nothing: the first prompt that is refused or fails ends the whole call, and the others are
-// cancelled. The status line is sent with the first token, so that every error before it is an HTTP status.
+// cancelled. The status line is sent with the first token, so that every error before it is an HTTP status;
+// a stream whose first token takes longer sends it with a comment that keeps the connection alive.
 // Callbacks of the generations may come from several threads; a mutex makes them one.
-class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
+class GenerationCall : public KeptStream, public std::enable_shared_from_this<GenerationCall> {
  public:
   GenerationCall(CallOptions options, std::shared_ptr<net::ResponseWriter> response);
 
   // One generation per prompt, in order. Call once, through a shared_ptr.
   void start(service::Service& service, std::vector<service::GenerationRequest> prompts);
+  // Of a stream.
+  bool keep_alive() override;
 
  private:
   struct Part {
@@ -69,6 +73,7 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   std::optional<Error> refused_;
   service::FimCut fim_cut_;  // of all prompts
   bool streaming_ = false, done_ = false;
+  bool has_events_ = false;  // of a stream: the first one has been sent
 };
 
 }  // namespace pagoda::http

@@ -51,7 +51,7 @@ Result<void> handle_completion(ApiState& state, const net::HttpRequest& request,
   call.n = wanted.best_of;
   call.short_events = call.short_events && !wanted.echo;
   call.builder = openai::make_completion_builder(std::move(options));
-  std::make_shared<GenerationCall>(std::move(call), response)->start(state.service(), std::move(prompts));
+  start_call(state, std::move(call), response, std::move(prompts));
   return {};
 }
 
@@ -65,7 +65,7 @@ Result<void> handle_chat(ApiState& state, const net::HttpRequest& request,
   openai::ResponseOptions options = response_options(state, request, fields, "chatcmpl-");
   options.parsing = std::move(wanted.parsing);
   call.builder = openai::make_chat_builder(std::move(options));
-  std::make_shared<GenerationCall>(std::move(call), response)->start(state.service(), std::move(prompts));
+  start_call(state, std::move(call), response, std::move(prompts));
   return {};
 }
 

@@ -24,7 +24,7 @@ Result<void> handle_infill(ApiState& state, const net::HttpRequest& request,
   options.return_tokens = wanted.return_tokens;
   options.response_fields = std::move(wanted.response_fields);
   call.builder = openai::make_infill_builder(std::move(options), kClock);
-  std::make_shared<GenerationCall>(std::move(call), response)->start(state.service(), std::move(prompts));
+  start_call(state, std::move(call), response, std::move(prompts));
   return {};
 }
 
@@ -36,7 +36,7 @@ Result<void> handle_generate(ApiState& state, const net::HttpRequest& request,
   prompts.front().prompt = service::TextPrompt{std::move(wanted.prompt), fields.add_special_tokens};
   CallOptions call = call_options(request, fields);
   call.builder = openai::make_generate_builder();
-  std::make_shared<GenerationCall>(std::move(call), response)->start(state.service(), std::move(prompts));
+  start_call(state, std::move(call), response, std::move(prompts));
   return {};
 }
 

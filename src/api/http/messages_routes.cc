@@ -57,7 +57,7 @@ Result<void> handle_messages(ApiState& state, const net::HttpRequest& request,
   options.omit_thinking = wanted.omit_thinking;
   call.builder =
       openai::make_messages_builder(std::move(options), openai::make_output_parser(wanted.chat.parsing));
-  std::make_shared<GenerationCall>(std::move(call), response)->start(state.service(), std::move(prompts));
+  start_call(state, std::move(call), response, std::move(prompts));
   return {};
 }
 

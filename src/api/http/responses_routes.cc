@@ -29,7 +29,7 @@ Result<void> handle_responses(ApiState& state, const net::HttpRequest& request,
   call.builder =
       openai::make_responses_builder(response_options(state, request, fields, "resp_"),
                                      std::move(wanted.echo), openai::make_output_parser(wanted.chat.parsing));
-  std::make_shared<GenerationCall>(std::move(call), response)->start(state.service(), std::move(prompts));
+  start_call(state, std::move(call), response, std::move(prompts));
   return {};
 }
 

@@ -29,13 +29,15 @@ class GenerationCallTest : public service::ServiceTest {
     options.short_events = short_events_;
     options.headers = {{"Warning", "w"}};
     options.builder = openai::make_completion_builder(response);
-    std::make_shared<GenerationCall>(std::move(options), writer)->start(*service_, std::move(prompts));
+    call_ = std::make_shared<GenerationCall>(std::move(options), writer);
+    call_->start(*service_, std::move(prompts));
     service_->flush();
     return writer;
   }
 
   std::shared_ptr<service::ManualExecutor> tasks_ = std::make_shared<service::ManualExecutor>();
   bool short_events_ = false;
+  std::shared_ptr<GenerationCall> call_;  // the latest
 };
 
 TEST_F(GenerationCallTest, Whole) {
@@ -98,6 +100,47 @@ TEST_F(GenerationCallTest, DeadlineBeforeTheFirstTokenIsAStatus) {
   clock_.advance(std::chrono::seconds(1));
   run();
   EXPECT_EQ(writer->status, 504);
+  EXPECT_EQ(writer->answers, 1);
+}
+
+TEST_F(GenerationCallTest, AStreamWithoutATokenIsKeptAliveByComments) {
+  build(service::script("a", {"hi"}));
+  const auto writer = start_call({request("script:a")}, true);
+  EXPECT_TRUE(call_->keep_alive());
+  EXPECT_TRUE(call_->keep_alive());
+  EXPECT_EQ(writer->status, 200);
+  EXPECT_EQ(writer->header("Warning"), "w");
+  const std::string comment = ": the first token is being computed\n\n";
+  EXPECT_EQ(writer->body, comment + comment);
+  engine_->step();
+  service_->flush();
+  EXPECT_FALSE(call_->keep_alive());
+  run();
+  EXPECT_FALSE(call_->keep_alive());
+  EXPECT_EQ(writer->answers, 1);
+  EXPECT_THAT(writer->body, ::testing::StartsWith(comment + comment + "data: {"));
+  EXPECT_THAT(writer->body, EndsWith("data: [DONE]\n\n"));
+}
+
+TEST_F(GenerationCallTest, WhatFailsAfterACommentIsAnEvent) {
+  build(service::script("a", {"x"}, true));
+  auto late = request("script:a");
+  late.timeout = std::chrono::milliseconds(10);
+  const auto writer = start_call({late}, true);
+  EXPECT_TRUE(call_->keep_alive());
+  clock_.advance(std::chrono::seconds(1));
+  run();
+  EXPECT_EQ(writer->status, 200);
+  EXPECT_TRUE(writer->ended);
+  EXPECT_THAT(writer->body, HasSubstr(R"(data: {"error":)"));
+  EXPECT_THAT(writer->body, HasSubstr("timeout"));
+}
+
+TEST_F(GenerationCallTest, ARefusedStreamIsNotKeptAlive) {
+  build(service::script("a", {"x"}, true));
+  const auto writer = start_call({request("")}, true);
+  EXPECT_FALSE(call_->keep_alive());
+  EXPECT_EQ(writer->status, 400);
   EXPECT_EQ(writer->answers, 1);
 }
 
