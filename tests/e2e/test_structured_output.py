@@ -153,6 +153,10 @@ def test_every_kind_of_grammar_with_and_without_a_stream(client):
             {"extra_body": {"guided_regex": r"[a-f]{4}-\d{2}"}},
             lambda t: re.fullmatch(r"[a-f]{4}-\d{2}", t),
         ),
+        "gbnf": (
+            {"extra_body": {"grammar": 'root ::= "x" [0-9] [0-9]?'}},
+            lambda t: re.fullmatch(r"x\d\d?", t),
+        ),
         "lark": (
             {"extra_body": {"guided_grammar": lark}},
             lambda t: re.fullmatch(r"SELECT [a-z]{1,8}(,[a-z]{1,8}){0,2}", t),

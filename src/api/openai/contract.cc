@@ -74,6 +74,10 @@ constexpr ContractField kGrammarFields[] = {
     {"guided_choice", R"({"type":"array","minItems":1,"items":{"type":"string"}})", "",
      "Old name of structured_outputs.choice."},
     {"guided_grammar", R"({"type":"string","minLength":1})", "", "Old name of structured_outputs.grammar."},
+    {"json_schema", R"({"type":["object","string","boolean"]})", "",
+     "llama-server's name of structured_outputs.json."},
+    {"grammar", R"({"type":"string"})", "",
+     "llama-server's name of structured_outputs.grammar; \"\" is none."},
 };
 
 constexpr ContractField kGenerationFields[] = {

@@ -133,6 +133,11 @@ void read_grammar(FieldReader& fields, std::optional<OutputGrammar>* grammar) {
   if (const Json* json = fields.value("guided_regex")) grammars.add_text(Kind::kRegex, *json, "guided_regex");
   if (const Json* json = fields.value("guided_choice")) grammars.add_choice(*json, "guided_choice");
   if (const Json* json = fields.value("guided_grammar")) grammars.add_grammar(*json, "guided_grammar");
+  // llama-server's names; its clients send an empty grammar for none.
+  if (const Json* json = fields.value("json_schema")) grammars.add_schema(*json, "json_schema");
+  if (const Json* json = fields.value("grammar"); json != nullptr && *json != "") {
+    grammars.add_grammar(*json, "grammar");
+  }
 }
 
 }  // namespace pagoda::openai

@@ -331,6 +331,10 @@ TEST(CompletionRequest, OtherFields) {
       {R"("response_format":"text")", "400 response_format"},
       {R"("guided_json":{"type":"object"})", "ok"},
       {R"("guided_json":{})", "ok"},  // an empty schema is a schema
+      {R"("json_schema":{"type":"object"},"grammar":"")", "ok"},
+      {R"("json_schema":5)", "400 json_schema"},
+      {R"("grammar":5)", "400 grammar"},
+      {R"("grammar":"root ::= \"a\"","json_schema":{})", "400 grammar"},
       {R"("structured_outputs":{})", "ok"},
       {R"("structured_outputs":{"regex":"a"})", "ok"},
       {R"("structured_outputs":{"regex":1})", "400 structured_outputs.regex"},

@@ -33,6 +33,13 @@ TEST(InfillRequest, fields) {
   EXPECT_TRUE(request->common.unknown_fields.empty()) << request->common.unknown_fields.front();
 }
 
+TEST(InfillRequest, constraints_of_llama_server) {
+  EXPECT_EQ(parse(R"(,"grammar":"root ::= \"a\"")")->common.grammar->kind, OutputGrammar::Kind::kGbnf);
+  EXPECT_EQ(parse(R"(,"json_schema":{"type":"object"})")->common.grammar->kind,
+            OutputGrammar::Kind::kJsonSchema);
+  EXPECT_FALSE(parse(R"(,"grammar":"")")->common.grammar);
+}
+
 TEST(InfillRequest, no_limit) {
   EXPECT_FALSE(parse("")->common.max_tokens);
   EXPECT_FALSE(parse(R"(,"n_predict":-1)")->common.max_tokens);
