@@ -9,7 +9,9 @@
 #include "model/loader/gguf_config.h"
 #include "model/loader/gguf_source.h"
 #include "model/loader/gguf_tokenizer.h"
+#include "model/loader/hf_names.h"
 #include "model/loader/model_check.h"
+#include "model/loader/view_source.h"
 
 namespace pagoda::model {
 namespace {
@@ -76,7 +78,11 @@ Result<Checkpoint> open_gguf_checkpoint(const std::string& path) {
   checkpoint.config = PAGODA_TRY(gguf_model_config(file, architecture, *tensors));
   PAGODA_TRY(read_tokenizer(file, checkpoint));
   PAGODA_TRY(check_config(checkpoint.config, path));
-  PAGODA_TRY(check_tensors(checkpoint.config, *tensors, path));
+  auto views = fused_tensor_views(checkpoint.config, *tensors);
+  checkpoint.tensors = std::move(tensors);
+  if (!views.empty())
+    checkpoint.tensors = std::make_unique<ViewSource>(std::move(checkpoint.tensors), std::move(views));
+  PAGODA_TRY(check_tensors(checkpoint.config, *checkpoint.tensors, path));
 
   checkpoint.generation = PAGODA_TRY(gguf_generation_defaults(file));
   const auto chat_template = PAGODA_TRY(file.string("tokenizer.chat_template"));
@@ -86,7 +92,6 @@ Result<Checkpoint> open_gguf_checkpoint(const std::string& path) {
                         kMaxChatTemplateBytes);
   }
   checkpoint.chat_template = std::string(chat_template.value_or(""));
-  checkpoint.tensors = std::move(tensors);
   return checkpoint;
 }
 

@@ -65,16 +65,31 @@ class ArchitectureKeys {
   std::string prefix_;
 };
 
+// The factors lie beside the weights.
+Result<void> read_long_rope(const ArchitectureKeys& keys, const GgufTensorSource& tensors,
+                            ModelConfig& config) {
+  const std::string long_name = "rope_factors_long.weight", short_name = "rope_factors_short.weight";
+  if (!tensors.contains(long_name) && !tensors.contains(short_name)) return {};
+  RopeConfig& rope = config.rope;
+  rope.scaling = RopeConfig::Scaling::kLongRope;
+  rope.long_factors = PAGODA_TRY(tensors.vector(long_name, config.rotary_dim / 2));
+  rope.short_factors = PAGODA_TRY(tensors.vector(short_name, config.rotary_dim / 2));
+  rope.original_max_positions =
+      PAGODA_TRY(keys.positive("rope.scaling.original_context_length", config.max_positions));
+  rope.magnitude = PAGODA_TRY(keys.real("rope.scaling.attn_factor", 1.0));
+  return {};
+}
+
 Result<void> read_rope(const GgufFile& file, const ArchitectureKeys& keys, const GgufTensorSource& tensors,
                        ModelConfig& config) {
   config.rope.theta = PAGODA_TRY(keys.real("rope.freq_base", 10000.0));
-  config.rotary_dim = config.head_dim;
   const int64_t rotary = PAGODA_TRY(keys.positive("rope.dimension_count", config.head_dim));
   if (rotary > config.head_dim) {
     return corrupt_file(file.path(), "{} {} is more than the head dimension {}",
                         keys.name("rope.dimension_count"), rotary, config.head_dim);
   }
-  if (rotary != config.head_dim) {
+  config.rotary_dim = static_cast<int>(rotary);
+  if (rotary != config.head_dim && config.architecture != Architecture::kPhi3) {
     return unsupported_model(file.path(), "{} {} of a head of {}: partial RoPE can't be run",
                              keys.name("rope.dimension_count"), rotary, config.head_dim);
   }
@@ -86,29 +101,52 @@ Result<void> read_rope(const GgufFile& file, const ArchitectureKeys& keys, const
   if (spelled == "linear") {
     config.rope.scaling = RopeConfig::Scaling::kLinear;
     config.rope.factor = factor;
-  } else if (spelled != "none") {
+  } else if (spelled != "none" && !(spelled == "longrope" && config.architecture == Architecture::kPhi3)) {
     return unsupported_model(file.path(), "{} is {}; only none and linear can be run",
                              keys.name("rope.scaling.type"), shown(spelled));
   }
   const std::string name = "rope_freqs.weight";
   if (tensors.contains(name))
     config.rope.freq_factors = PAGODA_TRY(tensors.vector(name, config.head_dim / 2));
+  return config.architecture == Architecture::kPhi3 ? read_long_rope(keys, tensors, config) : Result<void>{};
+}
+
+// What Gemma 2 and 3 share.
+Result<void> read_gemma(const GgufFile& file, const ArchitectureKeys& keys, ModelConfig& config) {
+  config.post_norms = true;
+  config.activation = kernels::GatedActivation::kGeluTanh;
+  config.embedding_scale = std::sqrt(static_cast<float>(config.hidden_size));
+  // The 27B models alone scale by hidden / heads instead of by the head dimension; they alone have 46 and 62
+  // layers. The converter writes no key for it.
+  const int layers_of_27b = config.architecture == Architecture::kGemma2 ? 46 : 62;
+  const int64_t scaled_by =
+      config.num_layers == layers_of_27b ? config.hidden_size / config.num_heads : config.head_dim;
+  config.attention_scale = 1.0f / std::sqrt(static_cast<float>(std::max<int64_t>(scaled_by, 1)));
+  struct Cap {
+    std::string_view key;
+    float* value;
+  };
+  for (const Cap& cap : {Cap{"attn_logit_softcapping", &config.attention_softcap},
+                         Cap{"final_logit_softcapping", &config.logit_softcap}}) {
+    const double value = PAGODA_TRY(keys.real(cap.key, 0));
+    if (!(value >= 0 && value <= 1e6)) {
+      return corrupt_file(file.path(), "key {} is {}, not in 0 to 1e6", shown(keys.name(cap.key)), value);
+    }
+    *cap.value = static_cast<float>(value);
+  }
+  return {};
+}
+
+Result<void> read_gemma2(const GgufFile& file, const ArchitectureKeys& keys, ModelConfig& config) {
+  PAGODA_TRY(read_gemma(file, keys, config));
+  const int64_t window = PAGODA_TRY(keys.positive("attention.sliding_window", 4096));
+  for (size_t i = 0; i < config.layer_window.size(); i += 2) config.layer_window[i] = window;
   return {};
 }
 
 Result<void> read_gemma3(const GgufFile& file, const ArchitectureKeys& keys, ModelConfig& config) {
-  config.qk_norm = config.post_norms = true;
-  config.activation = kernels::GatedActivation::kGeluTanh;
-  config.embedding_scale = std::sqrt(static_cast<float>(config.hidden_size));
-  // Gemma 3 27B alone scales by hidden / heads instead of by the head dimension; it alone has 62 layers. The
-  // converter writes no key for it.
-  const int64_t scaled_by = config.num_layers == 62 ? config.hidden_size / config.num_heads : config.head_dim;
-  config.attention_scale = 1.0f / std::sqrt(static_cast<float>(std::max<int64_t>(scaled_by, 1)));
-  for (const std::string_view key : {"final_logit_softcapping", "attn_logit_softcapping"}) {
-    if (PAGODA_TRY(keys.real(key, 0)) != 0) {
-      return unsupported_model(file.path(), "{} can't be run", keys.name(key));
-    }
-  }
+  PAGODA_TRY(read_gemma(file, keys, config));
+  config.qk_norm = true;
   config.rope_sliding.theta = PAGODA_TRY(keys.real("rope.freq_base_swa", 10000.0));
   config.has_rope_sliding = true;
   if (file.find(keys.name("attention.sliding_window")) == nullptr) return {};
@@ -160,6 +198,62 @@ Result<void> read_sizes(const GgufFile& file, const ArchitectureKeys& keys, Mode
   return {};
 }
 
+Result<void> read_granite(const GgufFile& file, const ArchitectureKeys& keys, ModelConfig& config) {
+  struct Scale {
+    std::string_view key;
+    float* value;
+  };
+  float logit_divisor = 1.0f;
+  for (const Scale& scale :
+       {Scale{"attention.scale", &config.attention_scale}, Scale{"embedding_scale", &config.embedding_scale},
+        Scale{"residual_scale", &config.residual_scale}, Scale{"logit_scale", &logit_divisor}}) {
+    const double value = PAGODA_TRY(keys.real(scale.key, static_cast<double>(*scale.value)));
+    if (!(value >= 1e-6 && value <= 1e6)) {
+      return corrupt_file(file.path(), "key {} is {}, not in 1e-6 to 1e6", shown(keys.name(scale.key)),
+                          value);
+    }
+    *scale.value = static_cast<float>(value);
+  }
+  config.logit_scale = 1.0f / logit_divisor;
+  return {};
+}
+
+// Mixtral's files say llama. Which layers have experts shows in their routers.
+Result<void> read_experts(const GgufFile& file, const ArchitectureKeys& keys, const GgufTensorSource& tensors,
+                          ModelConfig& config) {
+  const int64_t count = PAGODA_TRY(file.integer(keys.name("expert_count"))).value_or(0);
+  if (count == 0) return {};
+  if (config.architecture == Architecture::kLlama) config.architecture = Architecture::kMixtral;
+  if (config.architecture != Architecture::kMixtral && config.architecture != Architecture::kQwen3Moe) {
+    return unsupported_model(file.path(), "mixtures of experts of architecture {} can't be run",
+                             architecture_name(config.architecture));
+  }
+  MoeConfig& moe = config.moe;
+  moe.num_experts = static_cast<int>(PAGODA_TRY(keys.positive("expert_count")));
+  moe.experts_per_token = static_cast<int>(PAGODA_TRY(keys.positive("expert_used_count")));
+  moe.intermediate_size = PAGODA_TRY(keys.positive("expert_feed_forward_length", config.intermediate_size));
+  for (int layer = 0; layer < config.num_layers; ++layer) {
+    moe.layers.push_back(tensors.contains(fmt::format("model.layers.{}.mlp.gate.weight", layer)) ? 1 : 0);
+  }
+  return {};
+}
+
+Result<void> read_window(const GgufFile& file, const ArchitectureKeys& keys, ModelConfig& config) {
+  // 0 in Phi 4's files: none.
+  const int64_t window = PAGODA_TRY(file.integer(keys.name("attention.sliding_window"))).value_or(0);
+  if (window != 0) {
+    config.layer_window.assign(config.layer_window.size(),
+                               PAGODA_TRY(keys.positive("attention.sliding_window")));
+  }
+  return {};
+}
+
+void use_layer_norm(ModelConfig& config) {
+  config.norm_kind = kernels::NormKind::kLayer;
+  config.gated_feed_forward = false;
+  config.activation = kernels::GatedActivation::kGeluTanh;
+}
+
 Result<std::optional<int64_t>> token_id(const GgufFile& file, std::string_view kind, size_t vocabulary) {
   const std::string key = "tokenizer.ggml." + std::string(kind) + "_token_id";
   const auto id = PAGODA_TRY(file.integer(key));
@@ -208,8 +302,10 @@ Result<Architecture> gguf_architecture(const GgufFile& file) {
   const auto name = PAGODA_TRY(file.string("general.architecture"));
   if (!name) return corrupt_file(file.path(), "key 'general.architecture' is missing");
   // Mistral's files say llama.
-  for (const Architecture known :
-       {Architecture::kLlama, Architecture::kQwen2, Architecture::kQwen3, Architecture::kGemma3}) {
+  if (*name == "qwen3moe") return Architecture::kQwen3Moe;
+  for (const Architecture known : {Architecture::kLlama, Architecture::kQwen2, Architecture::kQwen3,
+                                   Architecture::kGemma2, Architecture::kGemma3, Architecture::kPhi3,
+                                   Architecture::kGranite, Architecture::kStarcoder2, Architecture::kGpt2}) {
     if (*name == architecture_name(known)) return known;
   }
   return unsupported_model(file.path(), "architecture {} can't be run; supported are {}", shown(*name),
@@ -223,12 +319,14 @@ Result<ModelConfig> gguf_model_config(const GgufFile& file, Architecture archite
   ModelConfig config;
   config.architecture = architecture;
   PAGODA_TRY(read_sizes(file, keys, config));
-  const auto experts = PAGODA_TRY(file.integer(keys.name("expert_count")));
-  if (experts.value_or(0) != 0) return unsupported_model(file.path(), "mixtures of experts can't be run");
-  config.norm_eps = static_cast<float>(PAGODA_TRY(keys.real("attention.layer_norm_rms_epsilon", NAN)));
+  PAGODA_TRY(read_experts(file, keys, tensors, config));
+  const bool layer_norm = architecture == Architecture::kStarcoder2 || architecture == Architecture::kGpt2;
+  if (layer_norm) use_layer_norm(config);
+  const char* const eps_key =
+      layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
+  config.norm_eps = static_cast<float>(PAGODA_TRY(keys.real(eps_key, NAN)));
   if (std::isnan(config.norm_eps)) {
-    return corrupt_file(file.path(), "key {} is missing or no number",
-                        shown(keys.name("attention.layer_norm_rms_epsilon")));
+    return corrupt_file(file.path(), "key {} is missing or no number", shown(keys.name(eps_key)));
   }
   const auto embedding = tensors.shape("model.embed_tokens.weight");
   if (embedding.size() != 2)
@@ -236,32 +334,43 @@ Result<ModelConfig> gguf_model_config(const GgufFile& file, Architecture archite
   config.vocab_size = embedding[0];
   config.attention_scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim));
   config.layer_window.assign(static_cast<size_t>(config.num_layers), 0);
-  PAGODA_TRY(read_rope(file, keys, tensors, config));
+  config.learned_positions = architecture == Architecture::kGpt2;
+  if (!config.learned_positions) PAGODA_TRY(read_rope(file, keys, tensors, config));
 
   config.tied_embeddings = !tensors.contains("lm_head.weight");
-  config.qkv_bias = tensors.contains("model.layers.0.self_attn.q_proj.bias");
+  config.qkv_bias = tensors.contains("model.layers.0.self_attn.q_proj.bias") ||
+                    tensors.contains("model.layers.0.self_attn.qkv_proj.bias");
   config.attention_out_bias = tensors.contains("model.layers.0.self_attn.o_proj.bias");
   config.mlp_bias = tensors.contains("model.layers.0.mlp.down_proj.bias");
   switch (architecture) {
     case Architecture::kLlama:
-    case Architecture::kMistral: {
+    case Architecture::kMistral:
+    case Architecture::kMixtral:
       tensors.set_interleaved_head_dim(config.head_dim);
-      if (file.find(keys.name("attention.sliding_window")) != nullptr) {
-        const int64_t window = PAGODA_TRY(keys.positive("attention.sliding_window"));
-        config.layer_window.assign(config.layer_window.size(), window);
-      }
+      PAGODA_TRY(read_window(file, keys, config));
       break;
-    }
+    case Architecture::kGranite:
+      tensors.set_interleaved_head_dim(config.head_dim);
+      PAGODA_TRY(read_granite(file, keys, config));
+      break;
+    case Architecture::kPhi3:
+      PAGODA_TRY(read_window(file, keys, config));
+      break;
+    case Architecture::kStarcoder2:
+    case Architecture::kGpt2:
+      break;
     case Architecture::kQwen2:
       config.qkv_bias = true;
       break;
     case Architecture::kQwen3:
+    case Architecture::kQwen3Moe:
       config.qk_norm = true;
+      break;
+    case Architecture::kGemma2:
+      PAGODA_TRY(read_gemma2(file, keys, config));
       break;
     case Architecture::kGemma3:
       PAGODA_TRY(read_gemma3(file, keys, config));
-      break;
-    default:
       break;
   }
   return config;

@@ -18,10 +18,12 @@ namespace {
 
 using NamePair = std::pair<std::string_view, std::string_view>;
 
-constexpr std::array<NamePair, 3> kTopNames = {
-    {{"token_embd", "model.embed_tokens"}, {"output_norm", "model.norm"}, {"output", "lm_head"}}};
+constexpr std::array<NamePair, 4> kTopNames = {{{"token_embd", "model.embed_tokens"},
+                                                {"position_embd", "model.embed_positions"},
+                                                {"output_norm", "model.norm"},
+                                                {"output", "lm_head"}}};
 
-constexpr std::array<NamePair, 11> kLayerNames = {{{"attn_norm", "input_layernorm"},
+constexpr std::array<NamePair, 16> kLayerNames = {{{"attn_norm", "input_layernorm"},
                                                    {"ffn_norm", "post_attention_layernorm"},
                                                    {"attn_q", "self_attn.q_proj"},
                                                    {"attn_k", "self_attn.k_proj"},
@@ -31,7 +33,13 @@ constexpr std::array<NamePair, 11> kLayerNames = {{{"attn_norm", "input_layernor
                                                    {"attn_k_norm", "self_attn.k_norm"},
                                                    {"ffn_gate", "mlp.gate_proj"},
                                                    {"ffn_up", "mlp.up_proj"},
-                                                   {"ffn_down", "mlp.down_proj"}}};
+                                                   {"ffn_down", "mlp.down_proj"},
+                                                   // Several as one; loader/hf_names.h takes them apart.
+                                                   {"attn_qkv", "self_attn.qkv_proj"},
+                                                   {"ffn_gate_inp", "mlp.gate"},
+                                                   {"ffn_gate_exps", "mlp.experts.gate_proj"},
+                                                   {"ffn_up_exps", "mlp.experts.up_proj"},
+                                                   {"ffn_down_exps", "mlp.experts.down_proj"}}};
 
 // Gemma has four norms a layer, and its names for them shift.
 constexpr std::array<NamePair, 3> kGemmaLayerNames = {{{"ffn_norm", "pre_feedforward_layernorm"},
@@ -157,7 +165,11 @@ std::string hf_tensor_name(std::string_view gguf_name, Architecture architecture
   if (prefix.empty()) {
     name = lookup(kTopNames, stem);
   } else {
-    if (architecture == Architecture::kGemma3) name = lookup(kGemmaLayerNames, stem);
+    if (architecture == Architecture::kGemma2 || architecture == Architecture::kGemma3) {
+      name = lookup(kGemmaLayerNames, stem);
+    } else if (architecture == Architecture::kPhi3 && stem == "ffn_up") {
+      name = "mlp.gate_up_proj";
+    }
     if (name.empty()) name = lookup(kLayerNames, stem);
   }
   if (name.empty()) return std::string(gguf_name);
@@ -247,6 +259,10 @@ Result<GgufTensorSource::Place> GgufTensorSource::find(const std::string& name,
   const Place& place = found->second;
   std::vector<int64_t> actual = shape(name);
   while (actual.size() > expected.size() && actual.front() == 1) actual.erase(actual.begin());
+  // Experts, one after the other: [experts, rows, depth] as one tall matrix.
+  if (actual.size() == 3 && expected.size() == 2 && name.find(".mlp.experts.") != std::string::npos) {
+    actual = {actual[0] * actual[1], actual[2]};
+  }
   if (actual != expected) {
     return corrupt_file(place.file->path(), "tensor {} ({}) at offset {} has shape [{}] instead of [{}]",
                         shown(place.tensor->name), name, place.tensor->info_offset, number_list(actual),

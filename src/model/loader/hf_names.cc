@@ -67,7 +67,7 @@ class Views {
           rename(info, split(info.name, kLayers), kStarcoder2Names);
           break;
         case Architecture::kPhi3:
-          phi3(info);
+          fused(info);
           break;
         case Architecture::kMixtral:
           mixtral(info);
@@ -75,6 +75,14 @@ class Views {
         default:
           break;
       }
+    }
+    return std::move(views_);
+  }
+
+  std::vector<TensorView> make_fused() {
+    for (const TensorInfo& info : infos_) {
+      fused(info);
+      stacked_experts(info);
     }
     return std::move(views_);
   }
@@ -113,13 +121,26 @@ class Views {
     return {{{"self_attn.q_proj", q}, {"self_attn.k_proj", kv}, {"self_attn.v_proj", kv}}};
   }
 
-  void phi3(const TensorInfo& info) {
+  void fused(const TensorInfo& info) {
     const Name name = split(info.name, kLayers);
     if (name.prefix.empty()) return;
     if (name.stem == "self_attn.qkv_proj") add_parts(info, name, qkv());
     if (name.stem == "mlp.gate_up_proj") {
       const int64_t width = config_.intermediate_size;
       add_parts(info, name, std::array<Part, 2>{{{"mlp.gate_proj", width}, {"mlp.up_proj", width}}});
+    }
+  }
+
+  void stacked_experts(const TensorInfo& info) {
+    const Name name = split(info.name, kLayers);
+    constexpr std::string_view kStart = "mlp.experts.";
+    if (name.prefix.empty() || !name.stem.starts_with(kStart)) return;
+    const std::string_view which = name.stem.substr(kStart.size());
+    const int64_t rows = which == "down_proj" ? config_.hidden_size : config_.moe.intermediate_size;
+    for (int64_t expert = 0; expert < config_.moe.num_experts; ++expert) {
+      views_.push_back({name.prefix + std::string(kStart) + std::to_string(expert) + "." +
+                            std::string(which) + std::string(name.kind),
+                        info.name, expert * rows, rows, config_.moe.num_experts * rows});
     }
   }
 
@@ -165,6 +186,10 @@ class Views {
 
 std::vector<TensorView> hf_tensor_views(const ModelConfig& config, const TensorSource& tensors) {
   return Views(config, tensors).make();
+}
+
+std::vector<TensorView> fused_tensor_views(const ModelConfig& config, const TensorSource& tensors) {
+  return Views(config, tensors).make_fused();
 }
 
 }  // namespace pagoda::model

@@ -13,4 +13,8 @@ namespace pagoda::model {
 // check_config.
 std::vector<TensorView> hf_tensor_views(const ModelConfig& config, const TensorSource& tensors);
 
+// Views of what a GGUF file keeps as one under the names that GgufTensorSource gives: qkv, gate and up, all
+// experts.
+std::vector<TensorView> fused_tensor_views(const ModelConfig& config, const TensorSource& tensors);
+
 }  // namespace pagoda::model

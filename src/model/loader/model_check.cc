@@ -141,8 +141,9 @@ bool may_be_ignored(std::string_view name, const ModelConfig& config) {
       (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"))) {
     return true;
   }
-  constexpr std::array<std::string_view, 3> kEndings = {"rotary_emb.inv_freq", ".attn_rot_embd",
-                                                        "rope_freqs.weight"};
+  constexpr std::array<std::string_view, 5> kEndings = {"rotary_emb.inv_freq", ".attn_rot_embd",
+                                                        "rope_freqs.weight", "rope_factors_long.weight",
+                                                        "rope_factors_short.weight"};
   constexpr std::array<std::string_view, 4> kStarts = {"vision_tower.", "multi_modal_projector.",
                                                        "model.vision_tower.", "model.multi_modal_projector."};
   return std::any_of(kEndings.begin(), kEndings.end(), [&](auto ending) { return name.ends_with(ending); }) ||

@@ -224,7 +224,8 @@ TEST_F(GgufCheckpoint, RefusesWhatCanNotRun) {
   const auto unsupported = ErrorKind::kUnsupportedModel;
   const Error error = refused(tiny_gguf("mamba"), "'mamba'", unsupported);
   EXPECT_NE(error.message.find(supported_architectures()), std::string::npos);
-  refused(tiny_gguf().u32("llama.expert_count", 8), "experts", unsupported);
+  refused(tiny_gguf("qwen2").u32("qwen2.expert_count", 8), "mixtures of experts of architecture qwen2",
+          unsupported);
   refused(tiny_gguf().text("llama.rope.scaling.type", "yarn"), "'yarn'", unsupported);
   refused(tiny_gguf().u32("llama.rope.dimension_count", 8), "partial RoPE", unsupported);
   refused(tiny_gguf().u32("llama.attention.value_length", 8), "values of 8", unsupported);
@@ -300,6 +301,21 @@ TEST_F(GgufCheckpoint, ReportsPathsThatAreNoModel) {
   EXPECT_EQ(open_checkpoint(dir_.write("model.safetensors", "")).error().kind, ErrorKind::kUnsupportedModel);
   EXPECT_EQ(open_checkpoint(dir_.path()).error().kind, ErrorKind::kIo);
   EXPECT_NE(open_checkpoint(dir_.path()).error().message.find("config.json"), std::string::npos);
+}
+
+TEST_F(GgufCheckpoint, FamilyKeysAreNamedWhenTheyAreWrong) {
+  refused(tiny_gguf().u32("llama.expert_count", 8), "'llama.expert_used_count' is missing");
+  refused(tiny_gguf().u32("llama.expert_count", 2).u32("llama.expert_used_count", 3), "experts per token 3");
+  refused(tiny_gguf().u32("llama.expert_count", 8000).u32("llama.expert_used_count", 3),
+          "number of experts 8000");
+  refused(tiny_gguf("gemma2").f32("gemma2.attn_logit_softcapping", -2),
+          "'gemma2.attn_logit_softcapping' is -2");
+  refused(tiny_gguf("granite").f32("granite.residual_scale", 0), "'granite.residual_scale' is 0");
+  refused(tiny_gguf("granite").f32("granite.logit_scale", NAN), "'granite.logit_scale' is nan");
+  refused(tiny_gguf("gpt2"), "'gpt2.attention.layer_norm_epsilon'");
+  refused(tiny_gguf("phi3").f32_tensor("rope_factors_long.weight", {8}, 1),
+          "'rope_factors_short.weight' is missing");
+  refused(tiny_gguf("phi3").f32_tensor("rope_factors_long.weight", {5}, 1), "shape [5] instead of [8]");
 }
 
 }  // namespace
