@@ -1,4 +1,5 @@
-// response_format, structured_outputs, the older guided_* fields and llama-server's: what the output must match.
+// response_format, structured_outputs, the older guided_* fields and llama-server's: what the output must
+// match.
 #pragma once
 
 #include "api/openai/field_reader.h"
