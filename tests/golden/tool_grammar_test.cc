@@ -63,8 +63,8 @@ class Model {
     }
   }
 
-  // A random text of the grammar; the end comes as soon as it may.
-  std::string write(const std::string& grammar, uint64_t seed) const {
+  // A random text of the grammar; the end comes early, or only when nothing else may.
+  std::string write(const std::string& grammar, uint64_t seed, bool ends_early = true) const {
     auto matcher = compiler_->compile(text::GrammarKind::kLark, grammar);
     EXPECT_TRUE(matcher.has_value()) << matcher.error().message << "\n" << grammar;
     if (!matcher) return {};
@@ -83,7 +83,9 @@ class Model {
         continue;
       }
       const bool may_end = std::find(allowed.begin(), allowed.end(), kEnd) != allowed.end();
-      const int32_t id = may_end && random() % 3 == 0 ? kEnd : allowed[random() % allowed.size()];
+      if (may_end && !ends_early && allowed.size() > 1) std::erase(allowed, kEnd);
+      const bool ends = may_end && ends_early && random() % 3 == 0;
+      const int32_t id = ends ? kEnd : allowed[random() % allowed.size()];
       if (id == kEnd) break;
       output += tokenizer_->token_bytes(TokenId{id});
       if (matcher->accept(TokenId{id}).value()) break;
@@ -225,6 +227,19 @@ TEST_P(ToolGrammarTest, WhateverItLetsPassIsWholeCalls) {
         }
       }
     }
+  }
+}
+
+TEST_P(ToolGrammarTest, CallsComeToAnEnd) {
+  auto format = openai::choose_output_format("", GetParam(), "none").value();
+  const Model model(format, true);
+  model.name_markers(&format);
+  const OutputParsing wanted = parsing(format);
+  for (uint64_t seed = 0; seed < 5; ++seed) {
+    const std::string text = model.write(openai::tool_grammar(wanted), seed, /*ends_early=*/false);
+    const Calls calls = parse(wanted, text);
+    ASSERT_TRUE(calls.whole) << text;
+    EXPECT_LE(calls.names.size(), 16u) << text;
   }
 }
 

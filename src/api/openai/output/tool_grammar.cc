@@ -18,6 +18,9 @@ std::string literal(std::string_view text) {
   return text.empty() ? std::string() : dump_json(Json(std::string(text))) + " ";
 }
 
+// A small model that is made to call tools may repeat a call for as long as it is allowed to.
+constexpr const char* kMoreCalls = "{0,15}";
+
 class Grammar {
  public:
   explicit Grammar(const OutputParsing& parsing)
@@ -101,11 +104,11 @@ class Grammar {
     }
     if (syntax_.begins.empty()) return "call";
     const std::string around = begin() + literal("\n") + "call " + literal("\n") + marker(syntax_.end);
-    return one ? around : around + "(" + literal("\n") + around + ")*";
+    return one ? around : around + "(" + literal("\n") + around + ")" + kMoreCalls;
   }
 
   static std::string list(const std::string& item, std::string_view separator, bool one) {
-    return one ? item + " " : fmt::format("{} ({}{})* ", item, literal(separator), item);
+    return one ? item + " " : fmt::format("{} ({}{}){} ", item, literal(separator), item, kMoreCalls);
   }
 
   void add_call(const ToolSpec& tool, size_t index) {
