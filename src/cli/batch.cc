@@ -22,6 +22,7 @@
 #include "cli/runtime.h"
 #include "cli/served_model.h"
 #include "cli/signals.h"
+#include "cli/status_line.h"
 #include "cli/version.h"
 #include "net/http_server.h"
 #include "service/service.h"
@@ -40,9 +41,6 @@ constexpr size_t kMaxLineBytes = size_t{32} << 20;
 // More failures than these are only counted.
 constexpr int kMaxReports = 20;
 constexpr size_t kMaxReportBytes = 300;
-
-constexpr int kBarWidth = 30;
-constexpr milliseconds kBarInterval{250}, kLineInterval{10000};
 
 // An input and whether it is ours to close.
 struct Input {
@@ -96,39 +94,28 @@ Result<http::AnswerFile> open_output(const BatchFlags& flags) {
   return http::AnswerFile::open(flags.output);
 }
 
-// Writes to standard error; the bar is taken away before other lines.
+// What the watch and the runner, on threads of their own, have to tell.
 class Display {
  public:
-  Display() : is_terminal_(isatty(STDERR_FILENO) == 1) {}
-
-  milliseconds interval() const { return is_terminal_ ? kBarInterval : kLineInterval; }
+  milliseconds interval() const { return status_.interval(); }
   void show(const BatchSnapshot& snapshot) {
     const std::lock_guard lock(mutex_);
-    if (!is_terminal_) return print(progress_text(snapshot, 0));
-    std::fprintf(stderr, "\r\033[K%s", progress_text(snapshot, kBarWidth).c_str());
-    std::fflush(stderr);
+    status_.show(progress_text(snapshot, status_.bar_width()));
   }
   void report(int64_t line, std::string message) {
     const std::lock_guard lock(mutex_);
     if (++reports_ > kMaxReports) return;
     if (message.size() > kMaxReportBytes) message = message.substr(0, kMaxReportBytes) + "...";
-    for (char& c : message) {
-      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';  // no control codes of an input's text
-    }
-    print(fmt::format("line {}: {}{}", line, message,
-                      reports_ == kMaxReports ? " (further failures are in the output only)" : ""));
+    status_.print(fmt::format("line {}: {}{}", line, without_control_codes(std::move(message)),
+                              reports_ == kMaxReports ? " (further failures are in the output only)" : ""));
   }
   void finish(const std::string& text) {
     const std::lock_guard lock(mutex_);
-    print(text);
+    status_.print(text);
   }
 
  private:
-  void print(const std::string& text) const {
-    std::fprintf(stderr, "%s%s\n", is_terminal_ ? "\r\033[K" : "", text.c_str());
-  }
-
-  const bool is_terminal_;
+  StatusLine status_;
   std::mutex mutex_;
   int reports_ = 0;
 };

@@ -4,31 +4,15 @@
 
 #include <algorithm>
 
+#include "cli/status_line.h"
+
 namespace pagoda::cli {
-namespace {
-
-std::string bar(double fraction, int width) {
-  const int filled = static_cast<int>(std::clamp(fraction, 0.0, 1.0) * width);
-  std::string text(static_cast<size_t>(filled), '=');
-  if (filled < width) text += '>';
-  text.resize(static_cast<size_t>(width), ' ');
-  return "[" + text + "] ";
-}
-
-}  // namespace
-
-std::string format_duration(double seconds) {
-  const auto all = static_cast<int64_t>(std::max(0.0, seconds) + 0.5);
-  const int64_t hours = all / 3600, minutes = all / 60 % 60;
-  if (hours > 0) return fmt::format("{}:{:02}:{:02}", hours, minutes, all % 60);
-  return fmt::format("{}:{:02}", minutes, all % 60);
-}
 
 std::string progress_text(const BatchSnapshot& snapshot, int bar_width) {
   std::string text;
-  if (snapshot.total && bar_width > 0) {
+  if (snapshot.total) {
     const double total = static_cast<double>(std::max<int64_t>(1, *snapshot.total));
-    text += bar(static_cast<double>(snapshot.done) / total, bar_width);
+    text += progress_bar(static_cast<double>(snapshot.done) / total, bar_width);
   }
   text += snapshot.total ? fmt::format("{}/{}", snapshot.done, *snapshot.total)
                          : fmt::format("{} done", snapshot.done);

@@ -18,7 +18,4 @@ struct BatchSnapshot {
 // "[=====>    ] 50/100, 2 failed, 120.5 tokens/s, 1:05 left".
 std::string progress_text(const BatchSnapshot& snapshot, int bar_width);
 
-// "0:07", "12:05", "1:02:05".
-std::string format_duration(double seconds);
-
 }  // namespace pagoda::cli

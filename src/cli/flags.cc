@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cctype>
 
 #include "cli/flag_compat.h"
@@ -34,8 +35,11 @@ void add_switch(CLI::App& app, const std::string& name, bool& value, const std::
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
 
-void add_engine_flags(CLI::App& app, EngineFlags& flags) {
+void add_model_flag(CLI::App& app, EngineFlags& flags) {
   app.add_option("model,--model", flags.model, "GGUF file or Hugging Face folder")->required();
+}
+
+void add_engine_flags(CLI::App& app, EngineFlags& flags) {
   add(app, "--dtype", flags.dtype,
       "auto: weights as the file has them, activations int8 or bf16; float32: exact")
       ->check(CLI::IsMember({"auto", "float32"}));
@@ -106,6 +110,7 @@ void add_engine_flags(CLI::App& app, EngineFlags& flags) {
 }
 
 void add_serve_flags(CLI::App& app, ServeFlags& flags) {
+  add_model_flag(app, flags.engine);
   add_engine_flags(app, flags.engine);
   add(app, "--host", flags.host, "address to listen on; 0.0.0.0 for all");
   add(app, "--port", flags.port, "port; 0: any free one")->check(CLI::Range(0, 65535));
@@ -146,6 +151,7 @@ void add_serve_flags(CLI::App& app, ServeFlags& flags) {
 }
 
 void add_generate_flags(CLI::App& app, GenerateFlags& flags) {
+  add_model_flag(app, flags.engine);
   add_engine_flags(app, flags.engine);
   app.add_option("-p,--prompt", flags.prompt, "prompt; - reads standard input")->required();
   app.add_flag("--chat", flags.chat, "send the prompt as a user message through the chat template");
@@ -160,6 +166,7 @@ void add_generate_flags(CLI::App& app, GenerateFlags& flags) {
 }
 
 void add_batch_flags(CLI::App& app, BatchFlags& flags) {
+  add_model_flag(app, flags.engine);
   add_engine_flags(app, flags.engine);
   app.add_option("-i,--input", flags.input, "file of requests, a line each; - reads standard input")
       ->required();
@@ -172,6 +179,58 @@ void add_batch_flags(CLI::App& app, BatchFlags& flags) {
   add_switch(app, "strict-params", flags.strict_params, "unknown request fields are errors");
   add(app, "--text-threads", flags.text_threads, "threads for tokenizing and templates")
       ->check(CLI::Range(1, 64));
+}
+
+void add_eval_flags(CLI::App& app, EvalFlags& flags) {
+  app.add_option(
+         "models", flags.models,
+         "GGUF files and Hugging Face folders, a line of the table each; MODEL::quantization=int4,name=x "
+         "gives one its own flags and a name")
+      ->required();
+  app.add_option("--reference", flags.reference,
+                 "model that the others are held against, in float32 unless its own ::dtype says otherwise");
+  add(app, "--text", flags.text, "file to predict; builtin: a short one that comes along; none");
+  app.add_option("--window", flags.window,
+                 "tokens of the text that see each other; default: 1024, or what all models can take")
+      ->check(CLI::Range(2, 1 << 20));
+  add(app, "--max-tokens", flags.max_tokens, "tokens of the text that are read")
+      ->check(CLI::Range(int64_t{2}, int64_t{1} << 30));
+  app.add_option("--multiple-choice", flags.multiple_choice,
+                 "JSONL of {question, choices, answer}, as MMLU has it; the most likely choice counts");
+  add(app, "--choice-scoring", flags.choice_scoring,
+      "letters: the choices are shown, and their letters scored; texts: each choice is scored as the "
+      "continuation of the question, also by its length")
+      ->check(CLI::IsMember({"letters", "texts"}));
+  app.add_option("--humaneval", flags.humaneval,
+                 "JSONL of {task_id, prompt, entry_point, test}: runs what the model writes; see "
+                 "--allow-code-execution");
+  app.add_flag(
+      "--allow-code-execution", flags.allow_code_execution,
+      "run code that a model wrote, with python3, as you, limited in time and memory but not in what "
+      "it may do");
+  add(app, "--code-timeout", flags.code_timeout_s, "seconds for one program")->check(CLI::Range(1, 3600));
+  add(app, "--max-new-tokens", flags.max_new_tokens, "tokens of one program")->check(CLI::Range(1, 32768));
+  add(app, "--limit", flags.limit, "only the first so many questions and problems; 0: all")
+      ->check(CLI::NonNegativeNumber);
+  app.add_flag("--speed", flags.speed, "measure tokens/s of one stream");
+  add(app, "--format", flags.format, "table, markdown or json")
+      ->check(CLI::IsMember({"table", "markdown", "json"}));
+  app.add_option("-o,--out", flags.output, "file for the table; default: standard output");
+  app.add_option("--plot", flags.plot, "SVG of accuracy, KL or perplexity against size");
+}
+
+// The flags of the engine that were given, by the command line or the environment, as arguments: each model
+// has a process of its own, whose command line they become.
+std::vector<std::string> given_engine_args(const CLI::App& app) {
+  CLI::App engine;
+  EngineFlags flags;
+  add_engine_flags(engine, flags);
+  std::vector<std::string> args;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->empty() || engine.get_option_no_throw(option->get_name()) == nullptr) continue;
+    args.push_back(option->get_name() + "=" + option->results().back());
+  }
+  return args;
 }
 
 // vLLM's environment names for the same settings.
@@ -195,13 +254,28 @@ void apply_vllm_aliases(EngineFlags& flags) {
 
 }  // namespace
 
+Result<EngineFlags> parse_engine_args(const std::string& model, const std::vector<std::string>& args) {
+  EngineFlags flags;
+  flags.model = model;
+  CLI::App app;
+  add_engine_flags(app, flags);
+  try {
+    app.parse(std::vector<std::string>(args.rbegin(), args.rend()));  // CLI11 takes a stack
+  } catch (const CLI::ParseError& error) {
+    return make_error(ErrorKind::kInvalidArgument, error.what());
+  }
+  apply_vllm_aliases(flags);
+  return flags;
+}
+
 Result<CommandLine> parse_command_line(const std::vector<std::string>& args) {
   CommandLine line;
-  if (!args.empty() && !args[0].starts_with('-') && args[0] != "serve" && args[0] != "generate" &&
-      args[0] != "batch" && args[0] != "inspect") {
+  static constexpr std::array<std::string_view, 6> kCommands = {"serve",   "generate", "batch",
+                                                                "inspect", "eval",     "eval-worker"};
+  if (!args.empty() && !args[0].starts_with('-') && std::ranges::count(kCommands, args[0]) == 0) {
     return make_error(
         ErrorKind::kInvalidArgument,
-        fmt::format("unknown command '{}': serve, generate, batch and inspect are known", args[0]));
+        fmt::format("unknown command '{}': serve, generate, batch, inspect and eval are known", args[0]));
   }
   auto rest = PAGODA_TRY(expand_config_file(args));
   rest = PAGODA_TRY(drop_foreign_flags(rest, line.warnings));
@@ -213,11 +287,20 @@ Result<CommandLine> parse_command_line(const std::vector<std::string>& args) {
   CLI::App* generate = app.add_subcommand("generate", "complete one prompt and print the text as it comes");
   CLI::App* batch = app.add_subcommand("batch", "answer a file of requests");
   CLI::App* inspect = app.add_subcommand("inspect", "show a model's architecture, formats and memory plan");
+  CLI::App* eval = app.add_subcommand("eval", "measure models: perplexity, KL, accuracy, speed, memory");
+  CLI::App* eval_worker = app.add_subcommand("eval-worker")->group("");  // what `eval` starts: not for people
   add_serve_flags(*serve, line.serve);
   add_generate_flags(*generate, line.generate);
   add_batch_flags(*batch, line.batch);
+  add_model_flag(*inspect, line.inspect.engine);
   add_engine_flags(*inspect, line.inspect.engine);
   inspect->add_flag("--tensors", line.inspect.tensors, "list every tensor");
+  add_eval_flags(*eval, line.eval);
+  EngineFlags for_all;
+  for_all.log_level = line.eval.log_level;
+  add_engine_flags(*eval, for_all);
+  add_model_flag(*eval_worker, line.eval_worker);
+  add_engine_flags(*eval_worker, line.eval_worker);
   try {
     std::reverse(rest.begin(), rest.end());  // CLI11 takes a stack
     app.parse(rest);
@@ -228,9 +311,13 @@ Result<CommandLine> parse_command_line(const std::vector<std::string>& args) {
   line.command = *serve      ? Command::kServe
                  : *generate ? Command::kGenerate
                  : *batch    ? Command::kBatch
-                             : Command::kInspect;
-  for (EngineFlags* flags :
-       {&line.serve.engine, &line.generate.engine, &line.batch.engine, &line.inspect.engine}) {
+                 : *inspect  ? Command::kInspect
+                 : *eval     ? Command::kEval
+                             : Command::kEvalWorker;
+  line.eval.log_level = for_all.log_level;
+  line.eval.engine_args = given_engine_args(*eval);
+  for (EngineFlags* flags : {&line.serve.engine, &line.generate.engine, &line.batch.engine,
+                             &line.inspect.engine, &line.eval_worker}) {
     apply_vllm_aliases(*flags);
   }
   return line;

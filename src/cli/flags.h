@@ -9,7 +9,7 @@
 
 namespace pagoda::cli {
 
-// What serve and generate share: how the model is loaded and run.
+// What the commands share: how the model is loaded and run.
 struct EngineFlags {
   std::string model;
   std::string dtype = "auto";                 // auto, float32
@@ -86,7 +86,27 @@ struct InspectFlags {
   bool tensors = false;
 };
 
-enum class Command { kServe, kGenerate, kBatch, kInspect, kExit };
+struct EvalFlags {
+  std::vector<std::string> models;       // eval_spec.h
+  std::string reference;                 // likewise; empty: none
+  std::vector<std::string> engine_args;  // flags of the engine that are for every model, as "--name=value"
+  std::string text = "builtin";          // a file, builtin, none
+  int64_t window = 0;                    // tokens; 0: 1024, or what the models can take
+  int64_t max_tokens = 4096;
+  std::string multiple_choice;  // a file; empty: none
+  std::string choice_scoring = "letters";
+  std::string humaneval;  // likewise
+  bool allow_code_execution = false;
+  int code_timeout_s = 10;
+  int64_t max_new_tokens = 512;
+  int64_t limit = 0;  // of questions and of problems; 0: none
+  bool speed = false;
+  std::string format = "table";  // table, markdown, json
+  std::string output, plot;      // files; empty: standard output, none
+  std::string log_level = "warning";
+};
+
+enum class Command { kServe, kGenerate, kBatch, kInspect, kEval, kEvalWorker, kExit };
 
 struct CommandLine {
   Command command = Command::kExit;
@@ -95,6 +115,8 @@ struct CommandLine {
   GenerateFlags generate;
   BatchFlags batch;
   InspectFlags inspect;
+  EvalFlags eval;
+  EngineFlags eval_worker;
   std::vector<std::string> warnings;  // accepted without effect
 };
 
@@ -102,5 +124,8 @@ struct CommandLine {
 // defaults. kInvalidArgument naming the flag for flags of other vLLM features, which are refused rather than
 // ignored.
 Result<CommandLine> parse_command_line(const std::vector<std::string>& args);
+
+// Flags of the engine alone, as "--name=value". kInvalidArgument in one line.
+Result<EngineFlags> parse_engine_args(const std::string& model, const std::vector<std::string>& args);
 
 }  // namespace pagoda::cli

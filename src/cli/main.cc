@@ -4,6 +4,8 @@
 
 #include "base/log.h"
 #include "cli/batch.h"
+#include "cli/eval.h"
+#include "cli/eval_worker.h"
 #include "cli/flags.h"
 #include "cli/generate.h"
 #include "cli/inspect.h"
@@ -16,13 +18,27 @@ int fail(const pagoda::Error& error, int code) {
   return code;
 }
 
+const std::string& log_level(const pagoda::cli::CommandLine& line) {
+  using pagoda::cli::Command;
+  switch (line.command) {
+    case Command::kServe:
+      return line.serve.engine.log_level;
+    case Command::kGenerate:
+      return line.generate.engine.log_level;
+    case Command::kBatch:
+      return line.batch.engine.log_level;
+    case Command::kEval:
+      return line.eval.log_level;
+    case Command::kEvalWorker:
+      return line.eval_worker.log_level;
+    default:
+      return line.inspect.engine.log_level;
+  }
+}
+
 int run(const pagoda::cli::CommandLine& line) {
   using pagoda::cli::Command;
-  const pagoda::cli::EngineFlags& engine = line.command == Command::kServe      ? line.serve.engine
-                                           : line.command == Command::kGenerate ? line.generate.engine
-                                           : line.command == Command::kBatch    ? line.batch.engine
-                                                                                : line.inspect.engine;
-  pagoda::log::init(engine.log_level);
+  pagoda::log::init(log_level(line));
   for (const auto& warning : line.warnings) pagoda::log::warn("{}", warning);
   pagoda::Result<void> result;
   switch (line.command) {
@@ -38,6 +54,13 @@ int run(const pagoda::cli::CommandLine& line) {
     }
     case Command::kInspect:
       result = pagoda::cli::run_inspect(line.inspect);
+      break;
+    case Command::kEval: {
+      const auto code = pagoda::cli::run_eval(line.eval);
+      return code ? *code : fail(code.error(), 1);
+    }
+    case Command::kEvalWorker:
+      result = pagoda::cli::run_eval_worker(line.eval_worker);
       break;
     case Command::kExit:
       return line.exit_code;

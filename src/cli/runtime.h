@@ -47,6 +47,8 @@ class Runtime {
   const RunPlan& plan() const { return plan_; }
   const MemoryPlan& memory() const { return memory_; }
   const model::Decoder& model() const { return *model_; }
+  // For a caller that runs the model itself, while the engine is not started.
+  model::Decoder& model() { return *model_; }
   engine::Engine& engine() { return *engine_; }
   std::shared_ptr<const text::Tokenizer> tokenizer() const { return tokenizer_; }
   // Moves the template out: the service owns it from then on.

@@ -5,13 +5,6 @@
 namespace pagoda::cli {
 namespace {
 
-TEST(BatchProgressTest, Durations) {
-  EXPECT_EQ(format_duration(-1), "0:00");
-  EXPECT_EQ(format_duration(6.6), "0:07");
-  EXPECT_EQ(format_duration(725), "12:05");
-  EXPECT_EQ(format_duration(3725), "1:02:05");
-}
-
 TEST(BatchProgressTest, Lines) {
   BatchSnapshot snapshot{.done = 0, .failed = 0, .total = 100, .tokens = 0, .seconds = 0, .done_before = 0};
   EXPECT_EQ(progress_text(snapshot, 10), "[>         ] 0/100");
