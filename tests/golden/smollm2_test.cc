@@ -28,7 +28,13 @@ class SmolLm2Test : public testing::TestWithParam<Isa> {
 
   HarnessOptions options(model::WeightPrecision precision) const {
     const bool exact = precision == model::WeightPrecision::kFloat32;
-    return {precision, exact ? DType::kF32 : DType::kBF16, model::ActivationPrecision::kMixed, 128, 1024};
+    HarnessOptions options;
+    options.precision = precision;
+    options.kv_dtype = exact ? DType::kF32 : DType::kBF16;
+    options.activation_precision = model::ActivationPrecision::kMixed;
+    options.max_tokens = 128;
+    options.max_context = 1024;
+    return options;
   }
 
   template <class T>
