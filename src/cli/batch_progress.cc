@@ -17,7 +17,7 @@ std::string progress_text(const BatchSnapshot& snapshot, int bar_width) {
   text += snapshot.total ? fmt::format("{}/{}", snapshot.done, *snapshot.total)
                          : fmt::format("{} done", snapshot.done);
   if (snapshot.failed > 0) text += fmt::format(", {} failed", snapshot.failed);
-  if (snapshot.seconds > 0) {
+  if (snapshot.seconds > 0 && snapshot.tokens > 0) {
     text += fmt::format(", {:.1f} tokens/s", static_cast<double>(snapshot.tokens) / snapshot.seconds);
   }
   const int64_t done_now = snapshot.done - snapshot.done_before;

@@ -233,6 +233,26 @@ std::vector<std::string> given_engine_args(const CLI::App& app) {
   return args;
 }
 
+void add_quantize_flags(CLI::App& app, QuantizeFlags& flags) {
+  app.add_option("model,--model", flags.model, "GGUF file or Hugging Face folder")->required();
+  app.add_option("out,--out", flags.out, "folder to write; it must not be there yet")->required();
+  app.add_option("--method", flags.method,
+                 "rtn: round to nearest, a GPTQ folder; int8: W8A8 with a scale for each output, a "
+                 "compressed-tensors folder")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"rtn", "int8"}));
+  app.add_option("--bits", flags.bits, "4 or 8; default: 4, with int8 8");
+  app.add_option("--group-size", flags.group_size,
+                 "columns that share a scale: 32, 64, 128, or -1 for all of a row")
+      ->capture_default_str();
+  app.add_flag("--sym", flags.sym, "without zero points");
+  app.add_option("--threads", flags.threads, "compute threads; 0: all CPUs of the quota")
+      ->check(CLI::Range(0, 1024));
+  app.add_option("--log-level", flags.log_level, "trace, debug, info, warning, error, off")
+      ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "off"}));
+  app.add_option("--config", "YAML file with `flag: value` lines")->type_name("FILE");
+}
+
 // vLLM's environment names for the same settings.
 void apply_vllm_aliases(EngineFlags& flags) {
   const char* space = std::getenv("VLLM_CPU_KVCACHE_SPACE");  // GiB
@@ -270,12 +290,13 @@ Result<EngineFlags> parse_engine_args(const std::string& model, const std::vecto
 
 Result<CommandLine> parse_command_line(const std::vector<std::string>& args) {
   CommandLine line;
-  static constexpr std::array<std::string_view, 6> kCommands = {"serve",   "generate", "batch",
-                                                                "inspect", "eval",     "eval-worker"};
+  static constexpr std::array<std::string_view, 7> kCommands = {"serve", "generate",    "batch",   "inspect",
+                                                                "eval",  "eval-worker", "quantize"};
   if (!args.empty() && !args[0].starts_with('-') && std::ranges::count(kCommands, args[0]) == 0) {
     return make_error(
         ErrorKind::kInvalidArgument,
-        fmt::format("unknown command '{}': serve, generate, batch, inspect and eval are known", args[0]));
+        fmt::format("unknown command '{}': serve, generate, batch, inspect, eval and quantize are known",
+                    args[0]));
   }
   auto rest = PAGODA_TRY(expand_config_file(args));
   rest = PAGODA_TRY(drop_foreign_flags(rest, line.warnings));
@@ -289,6 +310,7 @@ Result<CommandLine> parse_command_line(const std::vector<std::string>& args) {
   CLI::App* inspect = app.add_subcommand("inspect", "show a model's architecture, formats and memory plan");
   CLI::App* eval = app.add_subcommand("eval", "measure models: perplexity, KL, accuracy, speed, memory");
   CLI::App* eval_worker = app.add_subcommand("eval-worker")->group("");  // what `eval` starts: not for people
+  CLI::App* quantize = app.add_subcommand("quantize", "write a quantised copy of a model");
   add_serve_flags(*serve, line.serve);
   add_generate_flags(*generate, line.generate);
   add_batch_flags(*batch, line.batch);
@@ -301,6 +323,7 @@ Result<CommandLine> parse_command_line(const std::vector<std::string>& args) {
   add_engine_flags(*eval, for_all);
   add_model_flag(*eval_worker, line.eval_worker);
   add_engine_flags(*eval_worker, line.eval_worker);
+  add_quantize_flags(*quantize, line.quantize);
   try {
     std::reverse(rest.begin(), rest.end());  // CLI11 takes a stack
     app.parse(rest);
@@ -313,6 +336,7 @@ Result<CommandLine> parse_command_line(const std::vector<std::string>& args) {
                  : *batch    ? Command::kBatch
                  : *inspect  ? Command::kInspect
                  : *eval     ? Command::kEval
+                 : *quantize ? Command::kQuantize
                              : Command::kEvalWorker;
   line.eval.log_level = for_all.log_level;
   line.eval.engine_args = given_engine_args(*eval);

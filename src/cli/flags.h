@@ -106,7 +106,17 @@ struct EvalFlags {
   std::string log_level = "warning";
 };
 
-enum class Command { kServe, kGenerate, kBatch, kInspect, kEval, kEvalWorker, kExit };
+struct QuantizeFlags {
+  std::string model, out;
+  std::string method = "rtn";
+  int bits = 0;  // 0: the method's own
+  int64_t group_size = 128;
+  bool sym = false;
+  int threads = 0;  // 0: all CPUs of the quota
+  std::string log_level = "info";
+};
+
+enum class Command { kServe, kGenerate, kBatch, kInspect, kEval, kEvalWorker, kQuantize, kExit };
 
 struct CommandLine {
   Command command = Command::kExit;
@@ -117,6 +127,7 @@ struct CommandLine {
   InspectFlags inspect;
   EvalFlags eval;
   EngineFlags eval_worker;
+  QuantizeFlags quantize;
   std::vector<std::string> warnings;  // accepted without effect
 };
 

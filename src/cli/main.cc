@@ -9,6 +9,7 @@
 #include "cli/flags.h"
 #include "cli/generate.h"
 #include "cli/inspect.h"
+#include "cli/quantize.h"
 #include "cli/serve.h"
 
 namespace {
@@ -31,6 +32,8 @@ const std::string& log_level(const pagoda::cli::CommandLine& line) {
       return line.eval.log_level;
     case Command::kEvalWorker:
       return line.eval_worker.log_level;
+    case Command::kQuantize:
+      return line.quantize.log_level;
     default:
       return line.inspect.engine.log_level;
   }
@@ -61,6 +64,9 @@ int run(const pagoda::cli::CommandLine& line) {
     }
     case Command::kEvalWorker:
       result = pagoda::cli::run_eval_worker(line.eval_worker);
+      break;
+    case Command::kQuantize:
+      result = pagoda::cli::run_quantize(line.quantize);
       break;
     case Command::kExit:
       return line.exit_code;

@@ -20,18 +20,6 @@ Result<std::string> read_text_file(const std::string& path, const char* flag) {
   return std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
 }
 
-Result<int> choose_threads(int asked) {
-  const int available = read_resource_limits().cpus;
-  if (asked > available) {
-    return make_error(
-        ErrorKind::kInvalidArgument,
-        fmt::format("--threads is {}, but this process may use {} CPUs (affinity and cgroup quota)", asked,
-                    available),
-        "--threads");
-  }
-  return asked == 0 ? available : asked;
-}
-
 Result<int64_t> choose_max_model_len(const std::string& asked, const model::ModelConfig& config) {
   if (asked.empty()) return config.max_positions;
   const int64_t value = PAGODA_TRY(parse_count(asked, "--max-model-len"));
@@ -91,6 +79,18 @@ Result<LoadedText> load_text(const model::Checkpoint& checkpoint, const std::str
 }
 
 }  // namespace
+
+Result<int> choose_threads(int asked) {
+  const int available = read_resource_limits().cpus;
+  if (asked > available) {
+    return make_error(
+        ErrorKind::kInvalidArgument,
+        fmt::format("--threads is {}, but this process may use {} CPUs (affinity and cgroup quota)", asked,
+                    available),
+        "--threads");
+  }
+  return asked == 0 ? available : asked;
+}
 
 Result<RunPlan> make_run_plan(const EngineFlags& flags) {
   RunPlan plan;

@@ -32,6 +32,9 @@ struct RunPlan {
   Isa isa = Isa::kScalar;
 };
 
+// --threads; 0: all CPUs that the process may use.
+Result<int> choose_threads(int asked);
+
 // Opens the checkpoint and checks the flags against it and against the machine.
 Result<RunPlan> make_run_plan(const EngineFlags& flags);
 

@@ -1,0 +1,101 @@
+#include "quantize/options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "model/loader/model_check.h"
+
+namespace pagoda::quantize {
+namespace {
+
+constexpr std::array<std::pair<std::string_view, Method>, 2> kMethods = {
+    {{"rtn", Method::kRtn}, {"int8", Method::kInt8}}};
+
+Error wrong(const char* flag, std::string message) {
+  return make_error(ErrorKind::kInvalidArgument, std::move(message), flag);
+}
+
+// Routers choose experts: rounding them changes more than it saves.
+bool is_router(std::string_view name) {
+  return name.ends_with(".mlp.gate.weight");
+}
+
+Result<void> check_groups(const Options& options, const Linear& linear) {
+  if (linear.depth % options.columns(linear.depth) != 0) {
+    std::string fitting;
+    for (const int64_t size : {128, 64, 32}) {
+      if (linear.depth % size == 0) fitting += fmt::format("{}{}", fitting.empty() ? "" : ", ", size);
+    }
+    return wrong("--group-size",
+                 fmt::format("--group-size {} does not divide the {} inputs of {}; {} or -1 would do",
+                             options.group_size, linear.depth, linear.stem, fitting));
+  }
+  const int64_t per_word = 32 / options.bits;
+  if (linear.depth % per_word != 0 || linear.rows % per_word != 0) {
+    return make_error(ErrorKind::kUnsupportedModel,
+                      fmt::format("{} of {} x {} can't be packed into words of {} codes", linear.stem,
+                                  linear.rows, linear.depth, per_word));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string_view method_name(Method method) {
+  for (const auto& [name, known] : kMethods) {
+    if (known == method) return name;
+  }
+  return "?";
+}
+
+std::optional<Method> method_from_name(std::string_view name) {
+  for (const auto& [known, method] : kMethods) {
+    if (known == name) return method;
+  }
+  return std::nullopt;
+}
+
+std::string options_name(const Options& options) {
+  if (options.method == Method::kInt8) return "int8 per channel";
+  const std::string groups =
+      options.group_size == Options::kWholeRow ? "per channel" : fmt::format("g{}", options.group_size);
+  return fmt::format("{} {}-bit {}{}", method_name(options.method), options.bits, groups,
+                     options.symmetric ? " sym" : "");
+}
+
+std::vector<Linear> layer_linears(const model::ModelConfig& config, int layer) {
+  const std::string prefix = fmt::format("model.layers.{}.", layer);
+  constexpr std::string_view kWeight = ".weight";
+  std::vector<Linear> linears;
+  for (const model::RequiredTensor& tensor : model::required_tensors(config)) {
+    if (tensor.depth == 0 || !tensor.name.starts_with(prefix) || is_router(tensor.name)) continue;
+    linears.push_back(
+        {tensor.name.substr(0, tensor.name.size() - kWeight.size()), tensor.rows, tensor.depth});
+  }
+  return linears;
+}
+
+Result<void> check_options(const Options& options, const model::ModelConfig& config) {
+  if (options.method == Method::kInt8) {
+    if (options.bits == 8) return {};
+    return wrong("--bits", fmt::format("--bits {}: the method int8 has 8 bits", options.bits));
+  }
+  if (options.bits != 4 && options.bits != 8) {
+    return wrong("--bits", fmt::format("--bits is {}; 4 and 8 can be written", options.bits));
+  }
+  constexpr std::array<int64_t, 4> kSizes = {Options::kWholeRow, 32, 64, 128};
+  if (std::find(kSizes.begin(), kSizes.end(), options.group_size) == kSizes.end()) {
+    return wrong("--group-size",
+                 fmt::format("--group-size is {}; 32, 64, 128 and -1 (all of a row) can be written",
+                             options.group_size));
+  }
+  for (int layer = 0; layer < config.num_layers; ++layer) {
+    for (const Linear& linear : layer_linears(config, layer)) PAGODA_TRY(check_groups(options, linear));
+  }
+  return {};
+}
+
+}  // namespace pagoda::quantize

@@ -1,0 +1,47 @@
+// What `pagoda quantize` is asked for.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "model/config.h"
+#include "quantize/coded_matrix.h"
+
+namespace pagoda::quantize {
+
+enum class Method : uint8_t {
+  kRtn,   // round to nearest, stored as GPTQ does
+  kInt8,  // W8A8: a scale for each output, activations rounded at run time (compressed-tensors)
+};
+std::string_view method_name(Method method);
+std::optional<Method> method_from_name(std::string_view name);
+
+struct Options {
+  static constexpr int64_t kWholeRow = -1;
+  Method method = Method::kRtn;
+  int bits = 4;
+  int64_t group_size = 128;  // columns that share a scale; kWholeRow: all
+  bool symmetric = false;
+
+  bool coded_in_groups() const { return method != Method::kInt8; }
+  int64_t columns(int64_t depth) const { return group_size == kWholeRow ? depth : group_size; }
+  GridOptions grid() const { return {bits, symmetric}; }
+};
+// "rtn 4-bit g128", "int8 per channel".
+std::string options_name(const Options& options);
+
+// A matrix that is quantised: every projection of a layer.
+struct Linear {
+  std::string stem;  // "model.layers.0.self_attn.q_proj"
+  int64_t rows = 0, depth = 0;
+};
+std::vector<Linear> layer_linears(const model::ModelConfig& config, int layer);
+
+// kInvalidArgument naming the flag: numbers that the method doesn't have, groups that don't divide a matrix.
+Result<void> check_options(const Options& options, const model::ModelConfig& config);
+
+}  // namespace pagoda::quantize
