@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 
 #include "cli/eval_link.h"
@@ -49,10 +50,13 @@ std::string short_format(const RunPlan& plan) {
   if (plan.decoder.precision == model::WeightPrecision::kFloat32) return "float32";
   if (!checkpoint.rounding.empty()) return checkpoint.rounding;
   if (!checkpoint.quantization.empty()) return checkpoint.quantization;
-  // "GGUF v3 (Q4_1 210, F32 61)": the commonest type stands first
-  const size_t open = checkpoint.format.find('(');
-  if (open == std::string::npos) return checkpoint.format;
-  return checkpoint.format.substr(open + 1, checkpoint.format.find_first_of(" ,)", open) - open - 1);
+  // The commonest type of a GGUF's tensors. Norms are F32 in all of them and say nothing.
+  std::map<std::string, int> counts;
+  for (const auto& tensor : checkpoint.tensors->list()) {
+    if (tensor.shape.size() > 1) ++counts[tensor.format];
+  }
+  const auto commonest = std::ranges::max_element(counts, {}, [](const auto& count) { return count.second; });
+  return commonest == counts.end() ? checkpoint.format : commonest->first;
 }
 
 class Evaluation {
@@ -235,24 +239,30 @@ Result<void> Evaluation::measure_run(const PlannedModel& model, EvalWorker& work
 }
 
 Result<void> Evaluation::measure_on_text(const PlannedModel& model, EvalWorker& worker, EvalRow& row) {
-  // With a reference, its tokens and its first token: both have to see the same.
+  // With a reference, its tokens and its leading one: both have to see the same.
   const text::Tokenizer& tokenizer =
       setting_.reference.empty() ? *model.tokenizer : *models_.front().tokenizer;
   TextCut cut;
   cut.window = setting_.window;
   cut.bos = PAGODA_TRY(leading_token(tokenizer));
   cut.step = worker.hello().at("step").get<int64_t>();
-  EvalWorker* reference = row.is_reference ? nullptr : reference_.get();
-  if (reference != nullptr) cut.step = std::min(cut.step, reference->hello().at("step").get<int64_t>());
+  if (reference_) cut.step = std::min(cut.step, reference_->hello().at("step").get<int64_t>());
   const auto tokens = PAGODA_TRY(encode_eval_text(tokenizer, text_, flags_.max_tokens, flags_.text));
   EvalContext context{*pool_, progress_, row.name};
-  const TextScore score = PAGODA_TRY(measure_text(context, worker, reference, cut_text(tokens, cut)));
+  EvalRow& first = models_.front().row;
+  const bool score_reference = reference_ && !first.perplexity;
+  const TextScores scores =
+      PAGODA_TRY(measure_text(context, worker, reference_.get(), cut_text(tokens, cut), score_reference));
   row.text_tokens = std::ssize(tokens);
-  row.perplexity = score.perplexity();
-  if (reference == nullptr && !row.is_reference) return {};
-  row.kl_mean = score.kl_mean();  // a reference has none to itself
-  row.kl_p99 = score.kl_p99();
-  row.top1_percent = 100 * score.top1_agreement();
+  row.perplexity = scores.model.perplexity();
+  if (score_reference) {
+    first.text_tokens = row.text_tokens;
+    first.perplexity = scores.reference.perplexity();
+  }
+  if (!reference_) return {};
+  row.kl_mean = scores.model.kl_mean();
+  row.kl_p99 = scores.model.kl_p99();
+  row.top1_percent = 100 * scores.model.top1_agreement();
   return {};
 }
 
@@ -283,9 +293,13 @@ Result<void> Evaluation::measure(PlannedModel& model) {
   row.weights_mb = worker->hello().at("weight_bytes").get<double>() / kMegabyte;
   row.layout = worker->hello().at("layout").get<std::string>();
   PAGODA_TRY(measure_run(model, *worker, row));
-  if (!text_.empty()) PAGODA_TRY(measure_on_text(model, *worker, row));
+  // A reference reads the text beside the first of the others.
+  if (!text_.empty() && !row.is_reference) PAGODA_TRY(measure_on_text(model, *worker, row));
   PAGODA_TRY(measure_answers(*worker, row));
-  if (row.is_reference) reference_ = std::move(worker);
+  if (!row.is_reference) return {};
+  row.kl_mean = row.kl_p99 = 0;
+  row.top1_percent = 100;
+  reference_ = std::move(worker);
   return {};
 }
 
@@ -318,26 +332,30 @@ Result<void> Evaluation::write_results() const {
 Result<int> Evaluation::run() {
   PAGODA_TRY(read_inputs());
   PAGODA_TRY(plan_models());
-  bool failed = false;
+  int code = 0;
   for (auto model = models_.begin(); model != models_.end();) {
-    auto done = measure(*model);
+    const auto done = measure(*model);
     progress_.finish();
-    if (!done && done.error().kind == ErrorKind::kCancelled) {
-      std::fprintf(stderr, "Stopped: there is no table.\n");
-      return kExitSignal;
-    }
-    if (!done && model->row.is_reference) return with_name(model->row.name, std::move(done).error());
-    if (!done) {
-      progress_.report(model->row.name + ": " + done.error().message);
-      failed = true;
-      model = models_.erase(model);
-    } else {
+    if (done) {
       ++model;
+    } else if (done.error().kind == ErrorKind::kCancelled) {
+      code = kExitSignal;
+      models_.erase(model, models_.end());
+      break;
+    } else if (model->row.is_reference) {
+      return with_name(model->row.name, done.error());
+    } else {
+      progress_.report(model->row.name + ": " + done.error().message);
+      code = kExitFailedModels;
+      model = models_.erase(model);
     }
   }
   reference_.reset();
   if (!models_.empty()) PAGODA_TRY(write_results());
-  return failed ? kExitFailedModels : 0;
+  if (code == kExitSignal) {
+    std::fprintf(stderr, "Stopped%s\n", models_.empty() ? "." : ": the table has the models that were done.");
+  }
+  return code;
 }
 
 }  // namespace

@@ -52,8 +52,8 @@ void EvalProgress::report(std::string line) {
                 (reports_ == kMaxReports ? " (more of this is not shown)" : ""));
 }
 
-Result<TextScore> measure_text(EvalContext& context, EvalWorker& model, EvalWorker* reference,
-                               const std::vector<TextStep>& steps) {
+Result<TextScores> measure_text(EvalContext& context, EvalWorker& model, EvalWorker* reference,
+                                const std::vector<TextStep>& steps, bool score_reference) {
   int64_t total = 0, done = 0;
   for (const TextStep& step : steps) total += std::ssize(step.tokens);
   int64_t width = model.hello().at("vocab").get<int64_t>();
@@ -66,25 +66,30 @@ Result<TextScore> measure_text(EvalContext& context, EvalWorker& model, EvalWork
                                   std::ranges::max(step.tokens).value, width));
   }
   context.progress.begin(context.name + ", text", total, "tokens");
-  TextScore score;
-  std::vector<RowScore> rows;
+  TextScores scores;
+  std::vector<RowScore> rows, exact_rows;
   for (const TextStep& step : steps) {
     const json request = {{"op", "logits"}, {"position", step.position}, {"tokens", ids_of(step.tokens)}};
     PAGODA_TRY(model.ask(request));
     // One after the other: each uses all CPUs.
     if (reference != nullptr) PAGODA_TRY(reference->ask(request));
     rows.resize(step.tokens.size());
+    exact_rows.resize(score_reference ? rows.size() : 0);
     context.pool.run(static_cast<int>(rows.size()), [&](int row, int) {
+      const auto i = static_cast<size_t>(row);
       const std::span<const float> exact =
           reference != nullptr ? reference->logits(row, width) : std::span<const float>{};
-      const auto i = static_cast<size_t>(row);
       rows[i] = score_row(model.logits(row, width), exact, step.next[i]);
+      if (score_reference) exact_rows[i] = score_row(exact, {}, step.next[i]);
     });
-    for (size_t i = 0; i < rows.size(); ++i) score.add(rows[i], step.next[i].value >= 0);
+    for (size_t i = 0; i < rows.size(); ++i) scores.model.add(rows[i], step.next[i].value >= 0);
+    for (size_t i = 0; i < exact_rows.size(); ++i) {
+      scores.reference.add(exact_rows[i], step.next[i].value >= 0);
+    }
     done += std::ssize(step.tokens);
     context.progress.advance(done);
   }
-  return score;
+  return scores;
 }
 
 Result<ChoiceScore> measure_choices(EvalContext& context, EvalWorker& model,

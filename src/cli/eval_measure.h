@@ -40,10 +40,15 @@ struct EvalContext {
   std::string name;  // of the model
 };
 
+struct TextScores {
+  TextScore model;
+  TextScore reference;  // empty unless it was asked for
+};
+
 // `steps` are of tokens that model and reference (null: none) share; both are as far as each other always, so
-// that no more than one step's logits of each are kept.
-Result<TextScore> measure_text(EvalContext& context, EvalWorker& model, EvalWorker* reference,
-                               const std::vector<TextStep>& steps);
+// that no more than one step's logits of each are kept. `score_reference`: its own perplexity is wanted too.
+Result<TextScores> measure_text(EvalContext& context, EvalWorker& model, EvalWorker* reference,
+                                const std::vector<TextStep>& steps, bool score_reference);
 
 // `as_letters`: letters_prompt(), else texts_prompt(). Questions that are too long are reported and skipped.
 Result<ChoiceScore> measure_choices(EvalContext& context, EvalWorker& model,

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import time
 import xml.etree.ElementTree
@@ -123,6 +124,56 @@ def test_formats_files_and_speed(prerequisites, tmp_path):
     assert code == 0 and len(stdout.splitlines()) == 2 and "KL" not in stdout
 
 
+class Worker:
+    """The process of one model, without its parent: the lines of src/cli/eval_worker.h."""
+
+    def __init__(self, *arguments):
+        ours, theirs = socket.socketpair()
+        memory = os.memfd_create("logits")
+
+        def place_descriptors():
+            kept = os.dup(memory), os.dup(theirs.fileno())
+            os.dup2(kept[1], 3)
+            os.dup2(kept[0], 4)
+
+        self.process = subprocess.Popen([str(binary()), "eval-worker", *map(str, arguments)], close_fds=False,
+                                        preexec_fn=place_descriptors)  # fmt: skip
+        theirs.close()
+        os.close(memory)
+        self.stream = ours.makefile("rw")
+        self.hello = json.loads(self.stream.readline())
+
+    def ask(self, **request):
+        self.stream.write(json.dumps(request) + "\n")
+        self.stream.flush()
+        return json.loads(self.stream.readline())
+
+
+def test_loglikelihoods_of_choices_are_the_references(prerequisites):
+    reference = json.loads((pathlib.Path(__file__).parent / "loglikelihood_reference.json").read_text())
+    text = next(t for t in reference["texts"] if t["text"].startswith("The history of"))
+    # The first score is that of the second token; every word here is a token.
+    likelihood = {"before": text["scores"][7], "James": text["scores"][8], "Watt": text["scores"][9]}
+    start = "The history of the steam engine begins long"
+    worker = Worker(model_path(), "--dtype", "float32", "--max-model-len", "512", "--log-level", "warning")
+    assert worker.hello["vocab"] == 49152
+
+    def logprobs(context, *continuations):
+        return worker.ask(op="choices", context=context, continuations=continuations)["logprobs"]
+
+    long, short = logprobs(start, " before James Watt", " before")
+    assert abs(long - sum(likelihood.values())) < 0.02 and abs(short - likelihood["before"]) < 0.02
+    other = logprobs("Something else", " entirely", " before")
+    again = logprobs(start + " before", " James Watt", " entirely", " James")
+    assert abs(again[0] - likelihood["James"] - likelihood["Watt"]) < 0.02
+    assert abs(again[2] - likelihood["James"]) < 0.02
+    assert logprobs("Something else", " before", " entirely") == other[::-1], "the same, whatever came before"
+    too_long = worker.ask(op="choices", context="a b" * 2000, continuations=["c"])
+    assert "--max-model-len is 512" in too_long["unusable"]
+    worker.stream.close()
+    assert worker.process.wait(timeout=FINISH_SECONDS) == 0
+
+
 def test_multiple_choice(prerequisites, tmp_path):
     questions = write_lines(tmp_path / "questions.jsonl", [
         question("Count on: 1, 2, 3, 4, 5, 6,", ["banana", "7, 8, 9", "Thursday"], "B"),
@@ -203,7 +254,8 @@ def test_a_signal_ends_it_in_one_line(prerequisites, number):
     workers = children(process.pid)
     process.send_signal(number)
     stdout, stderr = process.communicate(timeout=FINISH_SECONDS)
-    assert process.returncode == 130 and stdout == "" and stderr == "Stopped: there is no table.\n"
+    assert process.returncode == 130 and stderr == "Stopped: the table has the models that were done.\n"
+    assert len(stdout.splitlines()) == 2 and "(reference)" in stdout
     assert not any(pathlib.Path(f"/proc/{worker}").exists() for worker in workers)
 
 
