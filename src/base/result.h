@@ -94,6 +94,7 @@ inline void take_value(Result<void>&) {}
 
 // Evaluates to the value of a Result expression, or returns its Error from the enclosing function.
 // A statement expression (GCC, Clang), so that it declares no variable in the caller's scope.
+// Not behind other parts in a braced list: GCC 12 leaks those when it returns from there.
 #define PAGODA_TRY(expression)                                           \
   ({                                                                     \
     auto pagoda_try_result = (expression);                               \

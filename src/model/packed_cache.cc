@@ -67,9 +67,11 @@ Result<json> expected_directory(const PackedCacheKey& key, const WeightPacker& p
   for (size_t i = 0; i < packer.specs().size(); ++i) {
     weights.push_back(describe_weight(packer.specs()[i], packer.offsets()[i]));
   }
+  // A return out of the list below would leak the entries made so far.
+  json files = PAGODA_TRY(describe_files(key.files));
   return json{{"format", kFormatVersion},         {"pagoda", key.version},
               {"layouts", kPackedLayoutVersion},  {"precision", precision_name(key.precision)},
-              {"quantization", key.quantization}, {"files", PAGODA_TRY(describe_files(key.files))},
+              {"quantization", key.quantization}, {"files", std::move(files)},
               {"weights", std::move(weights)},    {"bytes", packer.bytes()}};
 }
 

@@ -62,7 +62,8 @@ Result<text::RenderedPrompt> PromptEncoder::encode(const Prompt& prompt, int64_t
                                                    bool parse_special_tokens) const {
   if (const auto* text = std::get_if<TextPrompt>(&prompt)) {
     const text::EncodeOptions options{text->add_special_tokens, parse_special_tokens};
-    return text::RenderedPrompt{text->text, PAGODA_TRY(tokenizer_.encode(text->text, options))};
+    auto encoding = PAGODA_TRY(tokenizer_.encode(text->text, options));
+    return text::RenderedPrompt{text->text, std::move(encoding)};
   }
   if (const auto* chat = std::get_if<ChatPrompt>(&prompt)) return encode_chat(*chat);
   if (const auto* fim = std::get_if<FimPrompt>(&prompt)) {

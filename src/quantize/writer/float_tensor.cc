@@ -55,7 +55,8 @@ Result<OutTensor> float_tensor(const model::Checkpoint& checkpoint, const model:
     if (stored_minus_one(checkpoint, tensor.name)) {
       for (float& value : values) value -= 1.0f;
     }
-    return tensor_of(tensor.name, dtype, {tensor.rows}, PAGODA_TRY(convert(values, tensor.name, bf16)));
+    auto bytes = PAGODA_TRY(convert(values, tensor.name, bf16));
+    return tensor_of(tensor.name, dtype, {tensor.rows}, std::move(bytes));
   }
   const std::shared_ptr<const model::MatrixReader> reader =
       PAGODA_TRY(checkpoint.tensors->matrix(tensor.name, tensor.rows, tensor.depth));
