@@ -236,16 +236,27 @@ std::vector<std::string> given_engine_args(const CLI::App& app) {
 void add_quantize_flags(CLI::App& app, QuantizeFlags& flags) {
   app.add_option("model,--model", flags.model, "GGUF file or Hugging Face folder")->required();
   app.add_option("out,--out", flags.out, "folder to write; it must not be there yet")->required();
-  app.add_option("--method", flags.method,
-                 "rtn: round to nearest, a GPTQ folder; int8: W8A8 with a scale for each output, a "
-                 "compressed-tensors folder")
+  app.add_option(
+         "--method", flags.method,
+         "gptq: each column makes up for what those before it lost (GPTQ folder); rtn: round to nearest "
+         "(likewise); int8: W8A8 with a scale for each output (compressed-tensors folder)")
       ->capture_default_str()
-      ->check(CLI::IsMember({"rtn", "int8"}));
+      ->check(CLI::IsMember({"gptq", "rtn", "int8"}));
   app.add_option("--bits", flags.bits, "4 or 8; default: 4, with int8 8");
   app.add_option("--group-size", flags.group_size,
                  "columns that share a scale: 32, 64, 128, or -1 for all of a row")
       ->capture_default_str();
   app.add_flag("--sym", flags.sym, "without zero points");
+  app.add_flag("--desc-act", flags.desc_act, "with gptq: the most active inputs first");
+  app.add_option("--calibration", flags.calibration,
+                 "text to run the model on, a file like what the model will read; builtin: docs and code")
+      ->capture_default_str();
+  app.add_option("--samples", flags.samples, "pieces of that text")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  app.add_option("--sample-tokens", flags.sample_tokens, "tokens of a piece")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{8}, int64_t{1} << 20));
   app.add_option("--threads", flags.threads, "compute threads; 0: all CPUs of the quota")
       ->check(CLI::Range(0, 1024));
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warning, error, off")

@@ -108,10 +108,13 @@ struct EvalFlags {
 
 struct QuantizeFlags {
   std::string model, out;
-  std::string method = "rtn";
+  std::string method = "gptq";
   int bits = 0;  // 0: the method's own
   int64_t group_size = 128;
   bool sym = false;
+  bool desc_act = false;
+  std::string calibration = "builtin";  // or a file
+  int64_t samples = 128, sample_tokens = 512;
   int threads = 0;  // 0: all CPUs of the quota
   std::string log_level = "info";
 };

@@ -65,9 +65,14 @@ int run(const pagoda::cli::CommandLine& line) {
     case Command::kEvalWorker:
       result = pagoda::cli::run_eval_worker(line.eval_worker);
       break;
-    case Command::kQuantize:
+    case Command::kQuantize: {
+      constexpr int kEndedBySignal = 130;
       result = pagoda::cli::run_quantize(line.quantize);
+      if (!result && result.error().kind == pagoda::ErrorKind::kCancelled) {
+        return fail(result.error(), kEndedBySignal);
+      }
       break;
+    }
     case Command::kExit:
       return line.exit_code;
   }

@@ -79,10 +79,13 @@ namespace {
 // Loads the parts of a decoder in the order in which a step reads them.
 class Loader {
  public:
+  Loader(const ModelConfig& config, const TensorSource& tensors, WeightPrecision precision)
+      : config_(config), tensors_(tensors), packer_(precision) {}
   Loader(const Checkpoint& checkpoint, WeightPrecision precision)
-      : config_(checkpoint.config), tensors_(*checkpoint.tensors), packer_(precision) {}
+      : Loader(checkpoint.config, *checkpoint.tensors, precision) {}
 
   Result<void> load(DecoderWeights& weights);
+  Result<LayerWeights> layer(int index);
   WeightPacker& packer() { return packer_; }
 
  private:
@@ -222,17 +225,21 @@ Result<ExpertsWeights> Loader::experts(const std::string& mlp) {
   return weights;
 }
 
+Result<LayerWeights> Loader::layer(int index) {
+  const std::string prefix = fmt::format("model.layers.{}.", index);
+  LayerWeights layer;
+  layer.attention = PAGODA_TRY(attention(prefix));
+  layer.feed_forward = PAGODA_TRY(feed_forward(prefix, config_.moe.is_sparse(index)));
+  return layer;
+}
+
 Result<void> Loader::load(DecoderWeights& weights) {
   weights.tied_head_wide = kernels::WideGroups::all(config_.hidden_size);
   // A step reads a few rows of the embedding first and all of it last, when it is the output head too.
   if (!config_.tied_embeddings) PAGODA_TRY(embedding(weights));
   if (config_.learned_positions) weights.positions = PAGODA_TRY(positions());
   for (int index = 0; index < config_.num_layers; ++index) {
-    const std::string prefix = fmt::format("model.layers.{}.", index);
-    LayerWeights layer;
-    layer.attention = PAGODA_TRY(attention(prefix));
-    layer.feed_forward = PAGODA_TRY(feed_forward(prefix, config_.moe.is_sparse(index)));
-    weights.layers.push_back(std::move(layer));
+    weights.layers.push_back(PAGODA_TRY(layer(index)));
   }
   weights.final_norm = PAGODA_TRY(norm("model.norm", config_.hidden_size));
   if (config_.tied_embeddings) return embedding(weights);
@@ -248,6 +255,14 @@ Result<uint64_t> decoder_weight_bytes(const Checkpoint& checkpoint, WeightPrecis
   Loader loader(checkpoint, precision);
   PAGODA_TRY(loader.load(weights));
   return loader.packer().bytes() + weights.positions.size() * sizeof(float);
+}
+
+Result<LayerWeights> load_layer_weights(const ModelConfig& config, const TensorSource& tensors, int index,
+                                        ComputePool& pool) {
+  Loader loader(config, tensors, WeightPrecision::kNative);
+  LayerWeights layer = PAGODA_TRY(loader.layer(index));
+  PAGODA_TRY(loader.packer().pack(pool));
+  return layer;
 }
 
 Result<DecoderWeights> load_decoder_weights(const Checkpoint& checkpoint, WeightPrecision precision,

@@ -87,6 +87,10 @@ struct DecoderWeights {
 // What load_decoder_weights would take, in bytes.
 Result<uint64_t> decoder_weight_bytes(const Checkpoint& checkpoint, WeightPrecision precision);
 
+// One layer by itself, in the native formats of `tensors`.
+Result<LayerWeights> load_layer_weights(const ModelConfig& config, const TensorSource& tensors, int index,
+                                        ComputePool& pool);
+
 // Reads and packs everything the configuration names; all panels lie in one piece of memory in the order in
 // which a step reads them. Nothing refers to the checkpoint afterwards. An absent or misshapen tensor is an
 // error that names it.

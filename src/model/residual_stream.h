@@ -8,8 +8,8 @@
 #include "kernels/activations.h"
 #include "model/config.h"
 #include "model/decoder_weights.h"
+#include "model/input_observer.h"
 #include "model/rows.h"
-#include "model/wide_groups.h"
 
 namespace pagoda::model {
 
@@ -46,11 +46,11 @@ class ResidualStream {
   // Scratch of the stream's width: the output of a block before it is added.
   Rows& block_out() noexcept { return block_out_; }
 
-  // While `statistics` is set, it is told every input of a projection.
-  void measure(GroupStatistics* statistics) noexcept { statistics_ = statistics; }
+  // While `observer` is set, it is told every input of a projection.
+  void measure(InputObserver* observer) noexcept { observer_ = observer; }
   // The converted activations of an input are complete.
   void observe(const Projection& projection, const kernels::ActivationBuffer& input) noexcept {
-    if (statistics_ != nullptr) statistics_->observe(&projection, input.view());
+    if (observer_ != nullptr) observer_->observe(&projection, input.view());
   }
 
  private:
@@ -59,7 +59,7 @@ class ResidualStream {
   Rows rows_, block_out_;
   kernels::ActivationBuffer converted_;
   ComputePool& pool_;
-  GroupStatistics* statistics_ = nullptr;
+  InputObserver* observer_ = nullptr;
 };
 
 }  // namespace pagoda::model

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/activations.h"
+#include "model/input_observer.h"
 
 namespace pagoda::model {
 
@@ -23,10 +24,10 @@ enum class ActivationPrecision : uint8_t {
 };
 
 // Collects, for every input (named by any address), how much of the rounding error comes from which group.
-class GroupStatistics {
+class GroupStatistics final : public InputObserver {
  public:
   // Adds all rows of coded activations; does nothing for other forms.
-  void observe(const void* input, const kernels::Activations& x);
+  void observe(const void* input, const kernels::Activations& x) override;
   // The round(fraction * groups) groups with the largest shares; all groups of an input never observed.
   kernels::WideGroups choose(const void* input, int64_t depth, double fraction) const;
 

@@ -8,25 +8,72 @@
 
 namespace pagoda::quantize {
 
-Grid fit_grid(std::span<const float> values, const GridOptions& options) {
-  const int max_code = (1 << options.bits) - 1;
+namespace {
+
+struct Range {
   float low = 0, high = 0;
+};
+
+Range range_of(std::span<const float> values, bool symmetric) {
+  Range range;
   for (const float value : values) {
-    low = std::min(low, value);
-    high = std::max(high, value);
+    range.low = std::min(range.low, value);
+    range.high = std::max(range.high, value);
   }
-  if (options.symmetric) {
-    high = std::max(-low, high);
-    low = -high;
+  if (symmetric) {
+    range.high = std::max(-range.low, range.high);
+    range.low = -range.high;
   }
+  return range;
+}
+
+Grid grid_of(const Range& range, const GridOptions& options) {
+  const int max_code = (1 << options.bits) - 1;
   // A group of zeros still needs a scale that is no zero in half precision.
   constexpr float kSmallestScale = 1e-5f;
+  const float exact = std::max((range.high - range.low) / static_cast<float>(max_code), kSmallestScale);
   Grid grid;
-  grid.scale = f16_to_f32(f32_to_f16(std::max((high - low) / static_cast<float>(max_code), kSmallestScale)));
+  grid.scale = f16_to_f32(f32_to_f16(exact));
   grid.zero = options.symmetric
                   ? 1 << (options.bits - 1)
-                  : std::clamp(static_cast<int>(std::nearbyint(-low / grid.scale)), 1, max_code);
+                  : std::clamp(static_cast<int>(std::nearbyint(-range.low / grid.scale)), 1, max_code);
   return grid;
+}
+
+}  // namespace
+
+Grid fit_grid(std::span<const float> values, const GridOptions& options) {
+  return grid_of(range_of(values, options.symmetric), options);
+}
+
+Grid fit_grid_to(std::span<const float> values, std::span<const float> importance,
+                 const GridOptions& options) {
+  // A twentieth at a time down to 0.7: below that hardly any group of 4 bits gains, and 8 bits gain nothing.
+  constexpr float kStep = 0.05f;
+  const int steps = options.bits <= 4 ? 6 : 0;
+  const Range range = range_of(values, options.symmetric);
+  const auto loss = [&](const Grid& grid) {
+    const float inverse = 1.0f / grid.scale, zero = static_cast<float>(grid.zero);
+    const float most = static_cast<float>((1 << options.bits) - 1);
+    float sum = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const float code = std::min(std::max(std::nearbyint(values[i] * inverse) + zero, 0.0f), most);
+      const float error = values[i] - grid.scale * (code - zero);
+      sum += importance[i] * error * error;
+    }
+    return sum;
+  };
+  Grid best = grid_of(range, options);
+  float least = steps > 0 ? loss(best) : 0;
+  for (int step = 1; step <= steps; ++step) {
+    const float part = 1.0f - kStep * static_cast<float>(step);
+    const Grid grid = grid_of({range.low * part, range.high * part}, options);
+    const float lost = loss(grid);
+    if (lost >= least) continue;
+    least = lost;
+    best = grid;
+  }
+  return best;
 }
 
 uint8_t round_to_grid(float value, const Grid& grid, int bits) {

@@ -23,6 +23,10 @@ struct GridOptions {
 // store them minus one, and kernels differ in what they make of -1.
 Grid fit_grid(std::span<const float> values, const GridOptions& options);
 
+// The grid of those with less range than fit_grid's that loses least: the sum of importance * error^2.
+Grid fit_grid_to(std::span<const float> values, std::span<const float> importance,
+                 const GridOptions& options);
+
 // The nearest code of `value`, in [0, 2^bits).
 uint8_t round_to_grid(float value, const Grid& grid, int bits);
 inline float grid_value(uint8_t code, const Grid& grid) {

@@ -11,8 +11,8 @@
 namespace pagoda::quantize {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Method>, 2> kMethods = {
-    {{"rtn", Method::kRtn}, {"int8", Method::kInt8}}};
+constexpr std::array<std::pair<std::string_view, Method>, 3> kMethods = {
+    {{"rtn", Method::kRtn}, {"gptq", Method::kGptq}, {"int8", Method::kInt8}}};
 
 Error wrong(const char* flag, std::string message) {
   return make_error(ErrorKind::kInvalidArgument, std::move(message), flag);
@@ -21,6 +21,13 @@ Error wrong(const char* flag, std::string message) {
 // Routers choose experts: rounding them changes more than it saves.
 bool is_router(std::string_view name) {
   return name.ends_with(".mlp.gate.weight");
+}
+
+model::LayerWeights::Input input_of(std::string_view stem) {
+  using Input = model::LayerWeights::Input;
+  if (stem.ends_with(".o_proj")) return Input::kAttentionOut;
+  if (stem.ends_with(".down_proj")) return Input::kDown;
+  return stem.find(".mlp.") != std::string_view::npos ? Input::kFeedForward : Input::kQkv;
 }
 
 Result<void> check_groups(const Options& options, const Linear& linear) {
@@ -62,8 +69,8 @@ std::string options_name(const Options& options) {
   if (options.method == Method::kInt8) return "int8 per channel";
   const std::string groups =
       options.group_size == Options::kWholeRow ? "per channel" : fmt::format("g{}", options.group_size);
-  return fmt::format("{} {}-bit {}{}", method_name(options.method), options.bits, groups,
-                     options.symmetric ? " sym" : "");
+  return fmt::format("{} {}-bit {}{}{}", method_name(options.method), options.bits, groups,
+                     options.symmetric ? " sym" : "", options.act_order ? " desc_act" : "");
 }
 
 std::vector<Linear> layer_linears(const model::ModelConfig& config, int layer) {
@@ -72,13 +79,21 @@ std::vector<Linear> layer_linears(const model::ModelConfig& config, int layer) {
   std::vector<Linear> linears;
   for (const model::RequiredTensor& tensor : model::required_tensors(config)) {
     if (tensor.depth == 0 || !tensor.name.starts_with(prefix) || is_router(tensor.name)) continue;
-    linears.push_back(
-        {tensor.name.substr(0, tensor.name.size() - kWeight.size()), tensor.rows, tensor.depth});
+    const std::string stem = tensor.name.substr(0, tensor.name.size() - kWeight.size());
+    linears.push_back({stem, tensor.rows, tensor.depth, input_of(stem)});
   }
   return linears;
 }
 
 Result<void> check_options(const Options& options, const model::ModelConfig& config) {
+  if (options.act_order && options.method != Method::kGptq) {
+    return wrong("--desc-act", "--desc-act is for the method gptq");
+  }
+  if (options.calibrated() && !config.moe.layers.empty()) {
+    return make_error(ErrorKind::kUnsupportedModel,
+                      fmt::format("the method {} can't quantise experts yet; rtn and int8 can",
+                                  method_name(options.method)));
+  }
   if (options.method == Method::kInt8) {
     if (options.bits == 8) return {};
     return wrong("--bits", fmt::format("--bits {}: the method int8 has 8 bits", options.bits));

@@ -9,12 +9,14 @@
 
 #include "base/result.h"
 #include "model/config.h"
+#include "model/decoder_weights.h"
 #include "quantize/coded_matrix.h"
 
 namespace pagoda::quantize {
 
 enum class Method : uint8_t {
   kRtn,   // round to nearest, stored as GPTQ does
+  kGptq,  // gptq.h
   kInt8,  // W8A8: a scale for each output, activations rounded at run time (compressed-tensors)
 };
 std::string_view method_name(Method method);
@@ -26,7 +28,9 @@ struct Options {
   int bits = 4;
   int64_t group_size = 128;  // columns that share a scale; kWholeRow: all
   bool symmetric = false;
+  bool act_order = false;  // GPTQ: the most active inputs first
 
+  bool calibrated() const { return method == Method::kGptq; }
   bool coded_in_groups() const { return method != Method::kInt8; }
   int64_t columns(int64_t depth) const { return group_size == kWholeRow ? depth : group_size; }
   GridOptions grid() const { return {bits, symmetric}; }
@@ -38,6 +42,7 @@ std::string options_name(const Options& options);
 struct Linear {
   std::string stem;  // "model.layers.0.self_attn.q_proj"
   int64_t rows = 0, depth = 0;
+  model::LayerWeights::Input input = model::LayerWeights::Input::kQkv;
 };
 std::vector<Linear> layer_linears(const model::ModelConfig& config, int layer);
 

@@ -7,6 +7,7 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "model/checkpoint.h"
+#include "quantize/calibration.h"
 #include "quantize/options.h"
 
 namespace pagoda::quantize {
@@ -21,9 +22,16 @@ struct Hooks {
   std::function<bool()> cancelled;
 };
 
-// Writes the folder `out`. An error or a cancellation (kCancelled) leaves "<out>.partial", with which the
-// same call goes on. `options` have passed check_options.
-Result<void> quantize(const model::Checkpoint& checkpoint, const std::string& out, const Options& options,
-                      ComputePool& pool, const Hooks& hooks);
+// `samples` are what the calibrated methods look at: at least one of at least one token; empty for others.
+struct Job {
+  const model::Checkpoint& checkpoint;
+  std::string out;
+  Options options;
+  Samples samples;
+};
+
+// Writes the folder `job.out`. An error or a cancellation (kCancelled) leaves "<out>.partial", with which the
+// same call goes on. The options have passed check_options.
+Result<void> quantize(const Job& job, ComputePool& pool, const Hooks& hooks);
 
 }  // namespace pagoda::quantize

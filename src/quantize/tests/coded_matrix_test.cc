@@ -39,6 +39,15 @@ TEST(FitGrid, ZeroPointIsAtLeastOne) {
   EXPECT_EQ(grid_value(round_to_grid(0, grid, 4), grid), 0.0f);
 }
 
+TEST(FitGridTo, GivesUpRangeForWhatMatters) {
+  std::vector<float> values = random_values(64, 5), importance(64, 1.0f);
+  values[7] = 1.6f;  // an outlier that hardly any input meets
+  importance[7] = 1e-4f;
+  EXPECT_LT(fit_grid_to(values, importance, {4, false}).scale, fit_grid(values, {4, false}).scale);
+  importance[7] = 1e4f;
+  EXPECT_GT(fit_grid_to(values, importance, {4, false}).scale, 0.9f * fit_grid(values, {4, false}).scale);
+}
+
 TEST(RoundToNearest, ErrsByHalfAStepAtMost) {
   ComputePool pool(2);
   for (const int bits : {4, 8}) {

@@ -39,7 +39,7 @@ TEST_P(QuantizeRtn, LoadsAsTheCodesSay) {
   const model::Checkpoint original = open(source);
   ASSERT_TRUE(check_options(options, original.config));
   ComputePool pool(2);
-  const auto result = quantize(original, out, options, pool, {});
+  const auto result = quantize({original, out, options, {}}, pool, {});
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_FALSE(fs::exists(out + ".partial"));
   const model::Checkpoint made = open(out);
@@ -81,7 +81,7 @@ TEST(Quantize, ACancelledRunGoesOn) {
   Hooks hooks;
   hooks.progress = [&](const Hooks::Progress& progress) { done = progress.done; };
   hooks.cancelled = [&] { return done == 9; };  // in the second layer
-  const auto first = quantize(original, out, options, pool, hooks);
+  const auto first = quantize({original, out, options, {}}, pool, hooks);
   ASSERT_FALSE(first);
   EXPECT_EQ(first.error().kind, ErrorKind::kCancelled);
   EXPECT_FALSE(fs::exists(out));
@@ -89,10 +89,71 @@ TEST(Quantize, ACancelledRunGoesOn) {
   int64_t skipped = 0;
   hooks.progress = [&](const Hooks::Progress& progress) { skipped = progress.skipped; };
   hooks.cancelled = nullptr;
-  ASSERT_TRUE(quantize(original, out, options, pool, hooks));
+  ASSERT_TRUE(quantize({original, out, options, {}}, pool, hooks));
   EXPECT_EQ(skipped, 7);
   EXPECT_EQ(open(out).quantization, "gptq 4-bit g32");
   EXPECT_FALSE(fs::exists(out + "/quantize-state.json"));
+}
+
+std::string bytes_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+Samples some_samples() {
+  Samples samples;
+  for (int32_t i = 0; i < 6; ++i) {
+    auto& sample = samples.emplace_back();
+    for (int32_t j = 0; j < 40; ++j) sample.push_back(TokenId{(i * 29 + j * j * 7 + j) % 64});
+  }
+  return samples;
+}
+
+// An ended run has kept the inputs of its next layer: what it goes on to write is the same byte for byte.
+TEST(QuantizeGptq, AnEndedRunGoesOnToTheSameFiles) {
+  const std::string source = make_tiny_model("gptq_in", {64, 64, 128, 3});
+  const std::string whole = temporary_folder("gptq_whole"), parts = temporary_folder("gptq_parts");
+  const model::Checkpoint original = open(source);
+  ComputePool pool(2);
+  Options options;
+  options.method = Method::kGptq;
+  options.group_size = 32;
+  ASSERT_TRUE(quantize({original, whole, options, some_samples()}, pool, {}));
+  EXPECT_EQ(open(whole).quantization, "gptq 4-bit g32");
+  int64_t done = 0, skipped = 0;
+  Hooks hooks;
+  hooks.progress = [&](const Hooks::Progress& progress) {
+    done = progress.done;
+    skipped = progress.skipped;
+  };
+  hooks.cancelled = [&] { return done * 5 > 25 * 4 * 2; };  // a layer is 25 steps: in the second
+  ASSERT_FALSE(quantize({original, parts, options, some_samples()}, pool, hooks));
+  hooks.cancelled = nullptr;
+  ASSERT_TRUE(quantize({original, parts, options, some_samples()}, pool, hooks));
+  EXPECT_EQ(skipped, 25);
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(parts)) names.push_back(entry.path().filename().string());
+  EXPECT_THAT(names, testing::SizeIs(7U));  // four parts, index, config, tokenizer_config
+  for (const std::string& name : names)
+    EXPECT_EQ(bytes_of(parts + "/" + name), bytes_of(whole + "/" + name)) << name;
+}
+
+TEST(QuantizeGptq, OtherSamplesAreAnotherRun) {
+  const std::string source = make_tiny_model("samples_in"), out = temporary_folder("samples_out");
+  const model::Checkpoint original = open(source);
+  ComputePool pool(1);
+  Options options;
+  options.method = Method::kGptq;
+  options.group_size = 32;
+  Hooks hooks;
+  hooks.cancelled = [] { return true; };
+  Samples samples = some_samples();
+  EXPECT_EQ(quantize({original, out, options, samples}, pool, hooks).error().kind, ErrorKind::kCancelled);
+  samples.pop_back();
+  const auto other = quantize({original, out, options, samples}, pool, {});
+  ASSERT_FALSE(other);
+  EXPECT_THAT(other.error().message, testing::HasSubstr("with other options; remove it"));
+  fs::remove_all(out + ".partial");
 }
 
 TEST(CheckOptions, NamesTheFlag) {

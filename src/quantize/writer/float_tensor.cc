@@ -15,11 +15,11 @@ namespace pagoda::quantize {
 namespace {
 
 // Gemma's folders hold w where GGUF files and the formula have 1 + w.
-bool stored_minus_one(const model::Checkpoint& checkpoint, const std::string& name) {
+bool stored_minus_one(const model::ModelConfig& config, const std::string& name) {
   using model::Architecture;
-  const Architecture family = checkpoint.config.architecture;
+  const Architecture family = config.architecture;
   const bool gemma = family == Architecture::kGemma2 || family == Architecture::kGemma3;
-  return gemma && !checkpoint.config.norm_weight_plus_one && name.ends_with("norm.weight");
+  return gemma && !config.norm_weight_plus_one && name.ends_with("norm.weight");
 }
 
 Result<std::vector<uint8_t>> convert(std::span<const float> values, const std::string& name, bool bf16) {
@@ -47,19 +47,19 @@ std::string float_dtype_of(const model::Checkpoint& checkpoint) {
   return "F16";
 }
 
-Result<OutTensor> float_tensor(const model::Checkpoint& checkpoint, const model::RequiredTensor& tensor,
-                               const std::string& dtype) {
+Result<OutTensor> float_tensor(const model::ModelConfig& config, const model::TensorSource& tensors,
+                               const model::RequiredTensor& tensor, const std::string& dtype) {
   const bool bf16 = dtype == "BF16";
   if (tensor.depth == 0) {
-    auto values = PAGODA_TRY(checkpoint.tensors->vector(tensor.name, tensor.rows));
-    if (stored_minus_one(checkpoint, tensor.name)) {
+    auto values = PAGODA_TRY(tensors.vector(tensor.name, tensor.rows));
+    if (stored_minus_one(config, tensor.name)) {
       for (float& value : values) value -= 1.0f;
     }
     auto bytes = PAGODA_TRY(convert(values, tensor.name, bf16));
     return tensor_of(tensor.name, dtype, {tensor.rows}, std::move(bytes));
   }
   const std::shared_ptr<const model::MatrixReader> reader =
-      PAGODA_TRY(checkpoint.tensors->matrix(tensor.name, tensor.rows, tensor.depth));
+      PAGODA_TRY(tensors.matrix(tensor.name, tensor.rows, tensor.depth));
   OutTensor out{tensor.name, dtype, {tensor.rows, tensor.depth}, 0, {}};
   out.bytes = static_cast<uint64_t>(tensor.rows * tensor.depth) * 2;
   out.write = [reader, bf16, name = tensor.name](const ByteSink& sink) -> Result<void> {

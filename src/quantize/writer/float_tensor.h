@@ -13,9 +13,9 @@ namespace pagoda::quantize {
 // "BF16" where the model's own embedding is, else "F16".
 std::string float_dtype_of(const model::Checkpoint& checkpoint);
 
-// The tensor in `dtype` ("F16" or "BF16"), under its own name; `checkpoint` must outlive it. Writing it is
-// kUnsupportedModel for a value that the type can't hold.
-Result<OutTensor> float_tensor(const model::Checkpoint& checkpoint, const model::RequiredTensor& tensor,
-                               const std::string& dtype);
+// The tensor in `dtype` ("F16" or "BF16"), under its own name. Writing it is kUnsupportedModel for a value
+// that the type can't hold.
+Result<OutTensor> float_tensor(const model::ModelConfig& config, const model::TensorSource& tensors,
+                               const model::RequiredTensor& tensor, const std::string& dtype);
 
 }  // namespace pagoda::quantize

@@ -25,6 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
+constexpr std::string_view kScratchPrefix = "quantize-scratch-";
 constexpr const char* kStateFile = "/quantize-state.json";
 
 Error file_error(std::string_view what, const std::string& path, const std::string& reason) {
@@ -126,6 +127,19 @@ bool HfFolderWriter::has_part(int part) const {
   return fs::exists(part_path(part), ignored);
 }
 
+std::string HfFolderWriter::scratch_path(const std::string& name) const {
+  return fmt::format("{}/{}{}", partial_, kScratchPrefix, name);
+}
+
+void HfFolderWriter::remove_scratch() const {
+  std::error_code ignored;
+  std::vector<fs::path> paths;
+  for (const fs::directory_entry& entry : fs::directory_iterator(partial_, ignored)) {
+    if (entry.path().filename().string().starts_with(kScratchPrefix)) paths.push_back(entry.path());
+  }
+  for (const fs::path& path : paths) fs::remove(path, ignored);
+}
+
 Result<void> HfFolderWriter::write_part(int part, std::vector<OutTensor> tensors) {
   for (OutTensor& tensor : tensors) tensor.name = stored_name(checkpoint_->config, std::move(tensor.name));
   const auto width = [](const OutTensor& tensor) {
@@ -182,6 +196,7 @@ Result<void> HfFolderWriter::write_texts(const Options& options, const std::stri
 Result<void> HfFolderWriter::finish(const Options& options, const std::string& dtype) {
   PAGODA_TRY(write_index());
   PAGODA_TRY(write_texts(options, dtype));
+  remove_scratch();
   PAGODA_TRY(sync_folder(partial_));
   std::error_code error;
   fs::rename(partial_, out_, error);

@@ -30,6 +30,8 @@ class HfFolderWriter {
   // Layer i is part i; the last part has what belongs to no layer.
   std::string part_path(int part) const;
   bool has_part(int part) const;
+  // For what a run keeps until its end: finish() removes it.
+  std::string scratch_path(const std::string& name) const;
   // Names are the model's; the file gets those of its family.
   Result<void> write_part(int part, std::vector<OutTensor> tensors);
   // The other files; then the folder gets its name.
@@ -41,6 +43,7 @@ class HfFolderWriter {
   Result<void> write_index() const;
   Result<void> write_texts(const Options& options, const std::string& dtype) const;
   Result<void> copy_files() const;
+  void remove_scratch() const;
 
   std::string out_, partial_;
   const model::Checkpoint* checkpoint_;
