@@ -236,12 +236,14 @@ std::vector<std::string> given_engine_args(const CLI::App& app) {
 void add_quantize_flags(CLI::App& app, QuantizeFlags& flags) {
   app.add_option("model,--model", flags.model, "GGUF file or Hugging Face folder")->required();
   app.add_option("out,--out", flags.out, "folder to write; it must not be there yet")->required();
-  app.add_option(
-         "--method", flags.method,
-         "gptq: each column makes up for what those before it lost (GPTQ folder); rtn: round to nearest "
-         "(likewise); int8: W8A8 with a scale for each output (compressed-tensors folder)")
+  app.add_option("--method", flags.method,
+                 "gptq: each column makes up for what those before it lost (GPTQ folder); awq: finer steps "
+                 "for inputs "
+                 "with large activations (AWQ folder); rtn: round to nearest (GPTQ folder); int8: W8A8 with "
+                 "a scale for "
+                 "each output (compressed-tensors folder)")
       ->capture_default_str()
-      ->check(CLI::IsMember({"gptq", "rtn", "int8"}));
+      ->check(CLI::IsMember({"gptq", "awq", "rtn", "int8"}));
   app.add_option("--bits", flags.bits, "4 or 8; default: 4, with int8 8");
   app.add_option("--group-size", flags.group_size,
                  "columns that share a scale: 32, 64, 128, or -1 for all of a row")

@@ -10,6 +10,14 @@ namespace pagoda::quantize {
 
 namespace {
 
+// To the nearest integer, halves to even, for |x| below 2^22: adding 1.5 * 2^23 leaves no bits behind the
+// point. Without SSE 4.1, which this file is compiled for, nearbyint is a call.
+float round_even(float x) {
+  constexpr float kNoFraction = 12582912.0f;
+  return (x + kNoFraction) - kNoFraction;
+}
+constexpr float kFarOutside = 1e6f;  // of every range of codes
+
 struct Range {
   float low = 0, high = 0;
 };
@@ -57,7 +65,9 @@ Grid fit_grid_to(std::span<const float> values, std::span<const float> importanc
     const float most = static_cast<float>((1 << options.bits) - 1);
     float sum = 0;
     for (size_t i = 0; i < values.size(); ++i) {
-      const float code = std::min(std::max(std::nearbyint(values[i] * inverse) + zero, 0.0f), most);
+      const float code = std::min(
+          std::max(round_even(std::clamp(values[i] * inverse, -kFarOutside, kFarOutside)) + zero, 0.0f),
+          most);
       const float error = values[i] - grid.scale * (code - zero);
       sum += importance[i] * error * error;
     }
@@ -77,7 +87,8 @@ Grid fit_grid_to(std::span<const float> values, std::span<const float> importanc
 }
 
 uint8_t round_to_grid(float value, const Grid& grid, int bits) {
-  const float code = std::nearbyint(value / grid.scale) + static_cast<float>(grid.zero);
+  const float steps = std::clamp(value / grid.scale, -kFarOutside, kFarOutside);
+  const float code = round_even(steps) + static_cast<float>(grid.zero);
   return static_cast<uint8_t>(std::clamp(code, 0.0f, static_cast<float>((1 << bits) - 1)));
 }
 
@@ -99,7 +110,8 @@ void CodedMatrix::dequantise(float* values, ComputePool& pool) const {
   });
 }
 
-CodedMatrix round_to_nearest(const float* values, const CodedShape& shape, ComputePool& pool) {
+CodedMatrix round_to_nearest(const float* values, const CodedShape& shape, ComputePool& pool,
+                             std::span<const float> importance) {
   CodedMatrix coded(shape);
   pool.run(static_cast<int>(shape.rows), [&](int row, int) {
     const float* const in = values + row * shape.depth;
@@ -107,7 +119,10 @@ CodedMatrix round_to_nearest(const float* values, const CodedShape& shape, Compu
     for (int64_t group = 0; group < shape.groups(); ++group) {
       const int64_t first = group * shape.group_size;
       const std::span<const float> part(in + first, static_cast<size_t>(shape.group_size));
-      const Grid grid = fit_grid(part, shape.grid);
+      const Grid grid =
+          importance.empty()
+              ? fit_grid(part, shape.grid)
+              : fit_grid_to(part, importance.subspan(static_cast<size_t>(first), part.size()), shape.grid);
       coded.grid(row, group) = grid;
       for (int64_t k = first; k < first + shape.group_size; ++k) {
         out[k] = round_to_grid(in[k], grid, shape.grid.bits);

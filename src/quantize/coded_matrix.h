@@ -62,7 +62,9 @@ struct CodedMatrix {
   void dequantise(float* values, ComputePool& pool) const;
 };
 
-// Every weight to the nearest point of its group's grid. `values` is [rows, depth].
-CodedMatrix round_to_nearest(const float* values, const CodedShape& shape, ComputePool& pool);
+// Every weight to the nearest point of its group's grid, which is fitted to the importance of the columns if
+// that is given. `values` is [rows, depth].
+CodedMatrix round_to_nearest(const float* values, const CodedShape& shape, ComputePool& pool,
+                             std::span<const float> importance = {});
 
 }  // namespace pagoda::quantize

@@ -11,8 +11,8 @@
 namespace pagoda::quantize {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Method>, 3> kMethods = {
-    {{"rtn", Method::kRtn}, {"gptq", Method::kGptq}, {"int8", Method::kInt8}}};
+constexpr std::array<std::pair<std::string_view, Method>, 4> kMethods = {
+    {{"rtn", Method::kRtn}, {"gptq", Method::kGptq}, {"awq", Method::kAwq}, {"int8", Method::kInt8}}};
 
 Error wrong(const char* flag, std::string message) {
   return make_error(ErrorKind::kInvalidArgument, std::move(message), flag);
@@ -97,6 +97,11 @@ Result<void> check_options(const Options& options, const model::ModelConfig& con
   if (options.method == Method::kInt8) {
     if (options.bits == 8) return {};
     return wrong("--bits", fmt::format("--bits {}: the method int8 has 8 bits", options.bits));
+  }
+  if (options.method == Method::kAwq) {
+    if (options.bits != 4)
+      return wrong("--bits", fmt::format("--bits {}: the method awq has 4 bits", options.bits));
+    if (options.symmetric) return wrong("--sym", "--sym: the method awq has zero points");
   }
   if (options.bits != 4 && options.bits != 8) {
     return wrong("--bits", fmt::format("--bits is {}; 4 and 8 can be written", options.bits));

@@ -17,6 +17,7 @@ namespace pagoda::quantize {
 enum class Method : uint8_t {
   kRtn,   // round to nearest, stored as GPTQ does
   kGptq,  // gptq.h
+  kAwq,   // awq.h
   kInt8,  // W8A8: a scale for each output, activations rounded at run time (compressed-tensors)
 };
 std::string_view method_name(Method method);
@@ -30,7 +31,7 @@ struct Options {
   bool symmetric = false;
   bool act_order = false;  // GPTQ: the most active inputs first
 
-  bool calibrated() const { return method == Method::kGptq; }
+  bool calibrated() const { return method == Method::kGptq || method == Method::kAwq; }
   bool coded_in_groups() const { return method != Method::kInt8; }
   int64_t columns(int64_t depth) const { return group_size == kWholeRow ? depth : group_size; }
   GridOptions grid() const { return {bits, symmetric}; }

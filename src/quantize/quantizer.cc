@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "model/loader/model_check.h"
+#include "quantize/awq_layer.h"
 #include "quantize/gptq.h"
 #include "quantize/working_source.h"
 #include "quantize/writer/code_formats.h"
@@ -27,6 +28,11 @@ void append(std::vector<OutTensor>& all, std::vector<OutTensor> some) {
   for (OutTensor& tensor : some) all.push_back(std::move(tensor));
 }
 
+// AutoAWQ and the kernels of others for its format know float16 alone.
+std::string dtype_of(const Job& job) {
+  return job.options.method == Method::kAwq ? "F16" : float_dtype_of(job.checkpoint);
+}
+
 class Run {
  public:
   Run(const Job& job, HfFolderWriter& writer, ComputePool& pool, const Hooks& hooks)
@@ -36,7 +42,7 @@ class Run {
         writer_(writer),
         pool_(pool),
         hooks_(hooks),
-        dtype_(float_dtype_of(job.checkpoint)),
+        dtype_(dtype_of(job)),
         working_(*job.checkpoint.tensors) {}
 
   Result<void> write_parts();
@@ -52,6 +58,10 @@ class Run {
   }
   Result<std::vector<OutTensor>> round_layer(int index);
   Result<std::vector<OutTensor>> gptq_layer(int index);
+  Result<std::vector<OutTensor>> awq_layer(int index);
+  Result<std::vector<OutTensor>> layer(int index);
+  // The calibration goes on with what the codes stand for.
+  void use(const Linear& linear, const CodedMatrix& coded);
   // The inputs of the next layer, now that this one has its new weights.
   Result<void> advance(int index);
   // Tensors of layer `index`, or of none (-1), that stay floats.
@@ -122,6 +132,12 @@ Result<std::vector<OutTensor>> Run::round_layer(int index) {
   return tensors;
 }
 
+void Run::use(const Linear& linear, const CodedMatrix& coded) {
+  std::vector<float> values(static_cast<size_t>(linear.rows * linear.depth));
+  coded.dequantise(values.data(), pool_);
+  working_.set_matrix(linear.stem + ".weight", linear.rows, linear.depth, std::move(values));
+}
+
 Result<std::vector<OutTensor>> Run::gptq_layer(int index) {
   PAGODA_TRY(calibration_->load(index, working_));
   LayerStatistics statistics = PAGODA_TRY(calibration_->collect([&] { return step(2); }));
@@ -138,13 +154,41 @@ Result<std::vector<OutTensor>> Run::gptq_layer(int index) {
     }
     const auto values = PAGODA_TRY(weights(linear));
     const CodedMatrix coded = gptq(values.data(), shape_of(linear), input->second, grouping, pool_);
-    std::vector<float> back(values.size());
-    coded.dequantise(back.data(), pool_);
-    working_.set_matrix(linear.stem + ".weight", linear.rows, linear.depth, std::move(back));
+    use(linear, coded);
     append(tensors, gptq_tensors(linear.stem, coded));
     PAGODA_TRY(step(linear_cost()));
   }
   return tensors;
+}
+
+Result<std::vector<OutTensor>> Run::awq_layer(int index) {
+  PAGODA_TRY(calibration_->load(index, working_));
+  LayerStatistics statistics = PAGODA_TRY(calibration_->collect([&] { return step(2); }));
+  const LayerImportance importance =
+      PAGODA_TRY(scale_layer({config_, index, options_}, statistics, working_, pool_));
+  std::vector<OutTensor> tensors;
+  for (const Linear& linear : layer_linears(config_, index)) {
+    const auto values = PAGODA_TRY(weights(linear));
+    const auto& weigh = importance[static_cast<size_t>(linear.input)];
+    const CodedMatrix coded = round_to_nearest(values.data(), shape_of(linear), pool_, weigh);
+    use(linear, coded);
+    append(tensors, awq_tensors(linear.stem, coded));
+    PAGODA_TRY(step(linear_cost()));
+  }
+  return tensors;
+}
+
+Result<std::vector<OutTensor>> Run::layer(int index) {
+  switch (options_.method) {
+    case Method::kGptq:
+      return gptq_layer(index);
+    case Method::kAwq:
+      return awq_layer(index);
+    case Method::kRtn:
+    case Method::kInt8:
+      break;
+  }
+  return round_layer(index);
 }
 
 Result<void> Run::advance(int index) {
@@ -203,7 +247,7 @@ Result<void> Run::write_parts() {
   progress_.done = progress_.skipped;
   for (int index = 0; index < num_layers; ++index) {
     if (is_done(index)) continue;
-    auto tensors = PAGODA_TRY(calibrated ? gptq_layer(index) : round_layer(index));
+    auto tensors = PAGODA_TRY(layer(index));
     append(tensors, PAGODA_TRY(floats(index)));
     PAGODA_TRY(writer_.write_part(index, std::move(tensors)));
     if (calibrated) PAGODA_TRY(advance(index));
@@ -216,7 +260,7 @@ Result<void> Run::write_parts() {
 
 Result<void> quantize(const Job& job, ComputePool& pool, const Hooks& hooks) {
   PAGODA_TRY(check_family(job.checkpoint));
-  const std::string dtype = float_dtype_of(job.checkpoint);
+  const std::string dtype = dtype_of(job);
   // What can't be written should fail before the work is done.
   PAGODA_TRY(quantized_config(job.checkpoint, job.options, dtype));
   std::string key = options_name(job.options);

@@ -138,6 +138,28 @@ TEST(QuantizeGptq, AnEndedRunGoesOnToTheSameFiles) {
     EXPECT_EQ(bytes_of(parts + "/" + name), bytes_of(whole + "/" + name)) << name;
 }
 
+// The folder is AWQ's, with the norms that took up the scales, in float16.
+TEST(QuantizeAwq, WritesScaledNormsAndCodes) {
+  const std::string source = make_tiny_model("awq_in"), out = temporary_folder("awq_out");
+  const model::Checkpoint original = open(source);
+  ComputePool pool(2);
+  Options options;
+  options.method = Method::kAwq;
+  options.group_size = 32;
+  ASSERT_TRUE(check_options(options, original.config));
+  ASSERT_TRUE(quantize({original, out, options, some_samples()}, pool, {}));
+  const model::Checkpoint made = open(out);
+  EXPECT_EQ(made.quantization, "awq 4-bit g32");
+  const std::string norm = "model.layers.1.input_layernorm.weight";
+  EXPECT_NE(*made.tensors->vector(norm, 64), *original.tensors->vector(norm, 64));
+  const std::string last = "model.norm.weight";
+  EXPECT_EQ(*made.tensors->vector(last, 64), *original.tensors->vector(last, 64));
+  const auto config = model::read_json_object(out + "/config.json");
+  ASSERT_TRUE(config);
+  EXPECT_EQ((*config)["torch_dtype"], "float16");
+  EXPECT_EQ((*config)["quantization_config"]["version"], "gemm");
+}
+
 TEST(QuantizeGptq, OtherSamplesAreAnotherRun) {
   const std::string source = make_tiny_model("samples_in"), out = temporary_folder("samples_out");
   const model::Checkpoint original = open(source);
@@ -164,6 +186,9 @@ TEST(CheckOptions, NamesTheFlag) {
   };
   EXPECT_EQ(message({Method::kRtn, 3, 32, false}), "--bits is 3; 4 and 8 can be written");
   EXPECT_EQ(message({Method::kInt8, 4, 32, false}), "--bits 4: the method int8 has 8 bits");
+  EXPECT_EQ(message({Method::kAwq, 8, 32, false}), "--bits 8: the method awq has 4 bits");
+  EXPECT_EQ(message({Method::kAwq, 4, 32, true}), "--sym: the method awq has zero points");
+  EXPECT_EQ(message({Method::kAwq, 4, 32, false, true}), "--desc-act is for the method gptq");
   EXPECT_EQ(message({Method::kRtn, 4, 100, false}),
             "--group-size is 100; 32, 64, 128 and -1 (all of a row) can be written");
   EXPECT_EQ(

@@ -225,6 +225,11 @@ Json gptq_section(const Options& options) {
           {"meta", {{"quantizer", {fmt::format("pagoda {}", method_name(options.method))}}}}};
 }
 
+Json awq_section(const Options& options) {
+  return {{"quant_method", "awq"}, {"bits", options.bits}, {"group_size", options.group_size},
+          {"zero_point", true},    {"version", "gemm"},    {"modules_to_not_convert", nullptr}};
+}
+
 Json int8_section(const ModelConfig& config) {
   const auto arguments = [](const char* strategy, bool dynamic) {
     return Json{{"num_bits", 8},
@@ -286,8 +291,9 @@ Result<Json> quantized_config(const model::Checkpoint& checkpoint, const Options
   json.erase("compression_config");  // the older name of quantization_config
   json.erase("dtype");               // the newer name of torch_dtype, which every version reads
   json["torch_dtype"] = dtype == "BF16" ? "bfloat16" : "float16";
-  json["quantization_config"] =
-      options.method == Method::kInt8 ? int8_section(checkpoint.config) : gptq_section(options);
+  json["quantization_config"] = options.method == Method::kInt8  ? int8_section(checkpoint.config)
+                                : options.method == Method::kAwq ? awq_section(options)
+                                                                 : gptq_section(options);
   return json;
 }
 
