@@ -30,23 +30,30 @@ model::LayerWeights::Input input_of(std::string_view stem) {
   return stem.find(".mlp.") != std::string_view::npos ? Input::kFeedForward : Input::kQkv;
 }
 
-Result<void> check_groups(const Options& options, const Linear& linear) {
-  if (linear.depth % options.columns(linear.depth) != 0) {
-    std::string fitting;
-    for (const int64_t size : {128, 64, 32}) {
-      if (linear.depth % size == 0) fitting += fmt::format("{}{}", fitting.empty() ? "" : ", ", size);
-    }
-    return wrong("--group-size",
-                 fmt::format("--group-size {} does not divide the {} inputs of {}; {} or -1 would do",
-                             options.group_size, linear.depth, linear.stem, fitting));
-  }
+Result<void> check_packing(const Options& options, const Linear& linear) {
   const int64_t per_word = 32 / options.bits;
-  if (linear.depth % per_word != 0 || linear.rows % per_word != 0) {
-    return make_error(ErrorKind::kUnsupportedModel,
-                      fmt::format("{} of {} x {} can't be packed into words of {} codes", linear.stem,
-                                  linear.rows, linear.depth, per_word));
+  if (linear.depth % per_word == 0 && linear.rows % per_word == 0) return {};
+  return make_error(ErrorKind::kUnsupportedModel,
+                    fmt::format("{} of {} x {} can't be packed into words of {} codes", linear.stem,
+                                linear.rows, linear.depth, per_word));
+}
+
+Result<void> check_groups(const Options& options, const std::vector<Linear>& linears) {
+  const auto wrong_for = [](const Options& asked) {
+    return [&asked](const Linear& linear) { return linear.depth % asked.columns(linear.depth) != 0; };
+  };
+  const auto found = std::find_if(linears.begin(), linears.end(), wrong_for(options));
+  if (found == linears.end()) return {};
+  std::string fitting;
+  for (const int64_t size : {128, 64, 32}) {
+    Options other = options;
+    other.group_size = size;
+    if (std::none_of(linears.begin(), linears.end(), wrong_for(other))) fitting += fmt::format("{}, ", size);
   }
-  return {};
+  if (!fitting.empty()) fitting.replace(fitting.size() - 2, 2, " or ");
+  return wrong("--group-size",
+               fmt::format("--group-size {} does not divide the {} inputs of {}; {}-1 would do",
+                           options.group_size, found->depth, found->stem, fitting));
 }
 
 }  // namespace
@@ -113,7 +120,9 @@ Result<void> check_options(const Options& options, const model::ModelConfig& con
                              options.group_size));
   }
   for (int layer = 0; layer < config.num_layers; ++layer) {
-    for (const Linear& linear : layer_linears(config, layer)) PAGODA_TRY(check_groups(options, linear));
+    const std::vector<Linear> linears = layer_linears(config, layer);
+    PAGODA_TRY(check_groups(options, linears));
+    for (const Linear& linear : linears) PAGODA_TRY(check_packing(options, linear));
   }
   return {};
 }

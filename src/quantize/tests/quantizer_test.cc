@@ -195,6 +195,9 @@ TEST(CheckOptions, NamesTheFlag) {
       message({Method::kRtn, 4, 64, false}),
       "--group-size 64 does not divide the 96 inputs of model.layers.0.self_attn.q_proj; 32 or -1 would do");
   EXPECT_EQ(message({Method::kRtn, 4, 32, false}), "");
+  const model::Checkpoint odd = open(make_tiny_model("odd", {64, 64, 240, 1}));
+  EXPECT_EQ(check_options({Method::kRtn, 4, 32, false}, odd.config).error().message,
+            "--group-size 32 does not divide the 240 inputs of model.layers.0.mlp.down_proj; -1 would do");
 }
 
 }  // namespace
