@@ -235,28 +235,37 @@ std::vector<std::string> given_engine_args(const CLI::App& app) {
 
 void add_quantize_flags(CLI::App& app, QuantizeFlags& flags) {
   app.add_option("model,--model", flags.model, "GGUF file or Hugging Face folder")->required();
-  app.add_option("out,--out", flags.out, "folder to write; it must not be there yet")->required();
-  app.add_option("--method", flags.method,
-                 "gptq: each column makes up for what those before it lost (GPTQ folder); awq: finer steps "
-                 "for inputs "
-                 "with large activations (AWQ folder); rtn: round to nearest (GPTQ folder); int8: W8A8 with "
-                 "a scale for "
-                 "each output (compressed-tensors folder)")
+  app.add_option("out,--out", flags.out, "folder or file to write; it must not be there yet")->required();
+  app.add_option("--format", flags.format,
+                 "hf: a Hugging Face folder; gguf: a file for llama.cpp and its kin")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"hf", "gguf"}));
+  app.add_option("--type", flags.type, "with --format gguf, of the matrices: q4_0, q8_0, q4_k, f16 or f32");
+  const auto of_folders = [&flags](CLI::Option* option) {
+    option->each([&flags, option](const std::string&) { flags.folder_flags.push_back(option->get_name()); });
+    return option;
+  };
+  of_folders(
+      app.add_option("--method", flags.method,
+                     "gptq: each column makes up for what those before it lost (GPTQ folder); awq: finer "
+                     "steps for inputs with large activations (AWQ folder); rtn: round to nearest (GPTQ "
+                     "folder); int8: W8A8 with a scale for each output (compressed-tensors folder)"))
       ->capture_default_str()
       ->check(CLI::IsMember({"gptq", "awq", "rtn", "int8"}));
-  app.add_option("--bits", flags.bits, "4 or 8; default: 4, with int8 8");
-  app.add_option("--group-size", flags.group_size,
-                 "columns that share a scale: 32, 64, 128, or -1 for all of a row")
+  of_folders(app.add_option("--bits", flags.bits, "4 or 8; default: 4, with int8 8"));
+  of_folders(app.add_option("--group-size", flags.group_size,
+                            "columns that share a scale: 32, 64, 128, or -1 for all of a row"))
       ->capture_default_str();
-  app.add_flag("--sym", flags.sym, "without zero points");
-  app.add_flag("--desc-act", flags.desc_act, "with gptq: the most active inputs first");
-  app.add_option("--calibration", flags.calibration,
-                 "text to run the model on, a file like what the model will read; builtin: docs and code")
+  of_folders(app.add_flag("--sym", flags.sym, "without zero points"));
+  of_folders(app.add_flag("--desc-act", flags.desc_act, "with gptq: the most active inputs first"));
+  of_folders(app.add_option(
+                 "--calibration", flags.calibration,
+                 "text to run the model on, a file like what the model will read; builtin: docs and code"))
       ->capture_default_str();
-  app.add_option("--samples", flags.samples, "pieces of that text")
+  of_folders(app.add_option("--samples", flags.samples, "pieces of that text"))
       ->capture_default_str()
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
-  app.add_option("--sample-tokens", flags.sample_tokens, "tokens of a piece")
+  of_folders(app.add_option("--sample-tokens", flags.sample_tokens, "tokens of a piece"))
       ->capture_default_str()
       ->check(CLI::Range(int64_t{8}, int64_t{1} << 20));
   app.add_option("--threads", flags.threads, "compute threads; 0: all CPUs of the quota")

@@ -108,6 +108,8 @@ struct EvalFlags {
 
 struct QuantizeFlags {
   std::string model, out;
+  std::string format = "hf";  // or gguf
+  std::string type;           // of a GGUF file's matrices
   std::string method = "gptq";
   int bits = 0;  // 0: the method's own
   int64_t group_size = 128;
@@ -115,7 +117,8 @@ struct QuantizeFlags {
   bool desc_act = false;
   std::string calibration = "builtin";  // or a file
   int64_t samples = 128, sample_tokens = 512;
-  int threads = 0;  // 0: all CPUs of the quota
+  std::vector<std::string> folder_flags;  // those that were given and mean nothing for a GGUF file
+  int threads = 0;                        // 0: all CPUs of the quota
   std::string log_level = "info";
 };
 

@@ -15,6 +15,7 @@
 #include "cli/signals.h"
 #include "cli/status_line.h"
 #include "model/checkpoint.h"
+#include "quantize/gguf/gguf_job.h"
 #include "quantize/options.h"
 #include "quantize/quantizer.h"
 #include "text/tokenizer.h"
@@ -102,19 +103,74 @@ class ProgressBar {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now(), shown_ = start_;
 };
 
-uint64_t folder_bytes(const std::string& path) {
+// Of a file, or of a folder's files.
+uint64_t bytes_of(const std::string& path) {
   uint64_t bytes = 0;
   std::error_code error;
+  if (std::filesystem::is_regular_file(path, error)) return std::filesystem::file_size(path, error);
   for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
     bytes += entry.is_regular_file(error) ? entry.file_size(error) : 0;
   }
   return bytes;
 }
 
+quantize::Hooks hooks_of(ProgressBar& bar, SignalWatcher& signals) {
+  quantize::Hooks hooks;
+  hooks.progress = [&bar](const quantize::Hooks::Progress& progress) { bar.show(progress); };
+  hooks.cancelled = [&signals] { return signals.wait_for(std::chrono::milliseconds(0)); };
+  signals.set_interruptible(false);
+  return hooks;
+}
+
+void show_sizes(const std::string& out, const model::Checkpoint& checkpoint) {
+  std::fprintf(stderr, "%s: %.1f MB of %.1f MB\n", out.c_str(), static_cast<double>(bytes_of(out)) / 1e6,
+               static_cast<double>(checkpoint.file_bytes) / 1e6);
+}
+
+Result<quantize::GgmlType> gguf_type(const QuantizeFlags& flags) {
+  for (const std::string& flag : flags.folder_flags) {
+    if (flag == "--method" && flags.method == "rtn") continue;
+    return make_error(ErrorKind::kInvalidArgument,
+                      fmt::format("{}{} is not for --format gguf, where --type says all", flag,
+                                  flag == "--method" ? " " + flags.method : ""),
+                      flag);
+  }
+  const auto type = quantize::ggml_type_from_name(flags.type);
+  if (type) return *type;
+  return make_error(
+      ErrorKind::kInvalidArgument,
+      flags.type.empty()
+          ? "--format gguf needs a --type: q4_0, q8_0, q4_k, f16 or f32"
+          : fmt::format("--type is '{}'; q4_0, q8_0, q4_k, f16 and f32 can be written", flags.type),
+      "--type");
+}
+
+Result<void> run_gguf(const QuantizeFlags& flags, SignalWatcher& signals) {
+  const quantize::GgmlType type = PAGODA_TRY(gguf_type(flags));
+  const model::Checkpoint checkpoint = PAGODA_TRY(model::open_checkpoint(flags.model));
+  ComputePool pool(PAGODA_TRY(choose_threads(flags.threads)));
+  ProgressBar bar;
+  const quantize::Hooks hooks = hooks_of(bar, signals);
+  std::fprintf(stderr, "%s (%s) -> %s (GGUF %s)\n", checkpoint.path.c_str(), checkpoint.format.c_str(),
+               flags.out.c_str(), flags.type.c_str());
+  const auto result = quantize::write_gguf({checkpoint, flags.out, type}, pool, hooks);
+  bar.end();
+  if (!result && result.error().kind == ErrorKind::kCancelled) {
+    return make_error(ErrorKind::kCancelled, "interrupted; nothing has been written");
+  }
+  PAGODA_TRY(result);
+  show_sizes(flags.out, checkpoint);
+  return {};
+}
+
 }  // namespace
 
 Result<void> run_quantize(const QuantizeFlags& flags) {
   SignalWatcher signals;  // before the pool's threads
+  if (flags.format == "gguf") return run_gguf(flags, signals);
+  if (!flags.type.empty()) {
+    return make_error(ErrorKind::kInvalidArgument, "--type is for --format gguf", "--type");
+  }
   const quantize::Options options = PAGODA_TRY(make_options(flags));
   const model::Checkpoint checkpoint = PAGODA_TRY(model::open_checkpoint(flags.model));
   PAGODA_TRY(quantize::check_options(options, checkpoint.config));
@@ -128,20 +184,14 @@ Result<void> run_quantize(const QuantizeFlags& flags) {
                  job.samples.front().size());
   }
   ProgressBar bar;
-  quantize::Hooks hooks;
-  hooks.progress = [&](const quantize::Hooks::Progress& progress) { bar.show(progress); };
-  hooks.cancelled = [&] { return signals.wait_for(std::chrono::milliseconds(0)); };
-  signals.set_interruptible(false);
-  const auto result = quantize::quantize(job, pool, hooks);
+  const auto result = quantize::quantize(job, pool, hooks_of(bar, signals));
   bar.end();
   if (!result && result.error().kind == ErrorKind::kCancelled) {
     return make_error(ErrorKind::kCancelled,
                       fmt::format("interrupted; the same command goes on with {}.partial", flags.out));
   }
   PAGODA_TRY(result);
-  std::fprintf(stderr, "%s: %.1f MB of %.1f MB\n", flags.out.c_str(),
-               static_cast<double>(folder_bytes(flags.out)) / 1e6,
-               static_cast<double>(checkpoint.file_bytes) / 1e6);
+  show_sizes(flags.out, checkpoint);
   return {};
 }
 

@@ -405,6 +405,15 @@ Result<GgufFile> GgufFile::open(const std::string& path) {
   return file;
 }
 
+std::vector<std::string_view> GgufFile::keys() const {
+  std::vector<std::string_view> keys;
+  keys.reserve(values_.size());
+  for (const auto& [key, value] : values_) keys.push_back(key);
+  std::sort(keys.begin(), keys.end(),
+            [&](auto a, auto b) { return values_.at(a).offset < values_.at(b).offset; });
+  return keys;
+}
+
 const GgufValue* GgufFile::find(std::string_view key) const {
   const auto found = values_.find(key);
   return found == values_.end() ? nullptr : &found->second;

@@ -76,6 +76,8 @@ class GgufFile {
   int64_t modified_ns() const noexcept { return file_ ? file_->modified_ns() : 0; }
   const std::vector<GgufTensor>& tensors() const noexcept { return tensors_; }
 
+  // In the order of the file.
+  std::vector<std::string_view> keys() const;
   const GgufValue* find(std::string_view key) const;
   Result<std::optional<int64_t>> integer(std::string_view key) const;
   Result<std::optional<double>> real(std::string_view key) const;  // integers count as reals

@@ -53,6 +53,13 @@ std::string_view lookup(const std::array<NamePair, N>& names, std::string_view k
   return found == names.end() ? std::string_view() : found->second;
 }
 
+template <size_t N>
+std::string_view lookup_back(const std::array<NamePair, N>& names, std::string_view name) {
+  const auto found =
+      std::find_if(names.begin(), names.end(), [&](const NamePair& pair) { return pair.second == name; });
+  return found == names.end() ? std::string_view() : found->first;
+}
+
 // One matrix of quantised blocks.
 class BlockMatrix final : public MatrixReader {
  public:
@@ -174,6 +181,34 @@ std::string hf_tensor_name(std::string_view gguf_name, Architecture architecture
   }
   if (name.empty()) return std::string(gguf_name);
   return prefix + std::string(name) + std::string(kind);
+}
+
+std::string gguf_tensor_name(std::string_view hf_name, Architecture architecture) {
+  constexpr std::string_view kLayers = "model.layers.";
+  std::string_view rest = hf_name;
+  std::string prefix;
+  if (rest.starts_with(kLayers)) {
+    rest.remove_prefix(kLayers.size());
+    const size_t dot = rest.find('.');
+    if (dot == std::string_view::npos) return {};
+    prefix = "blk." + std::string(rest.substr(0, dot + 1));
+    rest.remove_prefix(dot + 1);
+  }
+  const size_t dot = rest.rfind('.');
+  if (dot == std::string_view::npos) return {};
+  const std::string_view stem = rest.substr(0, dot), kind = rest.substr(dot);
+  std::string_view name;
+  if (prefix.empty()) {
+    name = lookup_back(kTopNames, stem);
+  } else {
+    if (architecture == Architecture::kGemma2 || architecture == Architecture::kGemma3) {
+      name = lookup_back(kGemmaLayerNames, stem);
+    } else if (architecture == Architecture::kPhi3 && stem == "mlp.gate_up_proj") {
+      name = "ffn_up";
+    }
+    if (name.empty()) name = lookup_back(kLayerNames, stem);
+  }
+  return name.empty() ? std::string() : prefix + std::string(name) + std::string(kind);
 }
 
 Result<std::vector<std::shared_ptr<const GgufFile>>> open_gguf_set(const std::string& path) {

@@ -16,6 +16,8 @@ namespace pagoda::model {
 // "blk.3.attn_q.weight" -> "model.layers.3.self_attn.q_proj.weight". Names without a counterpart stay as they
 // are.
 std::string hf_tensor_name(std::string_view gguf_name, Architecture architecture);
+// The same back; empty when there is none.
+std::string gguf_tensor_name(std::string_view hf_name, Architecture architecture);
 
 // The file at `path` and, when its key split.count says so, the other files of its set, found by their names
 // (NAME-00001-of-00003.gguf). The first one holds the model's keys.
