@@ -303,6 +303,7 @@ int main(int argc, char** argv) {
   app.add_option("--threads", options.flags.threads, "compute threads (default: all CPUs of the quota)");
   app.add_option("--max-num-batched-tokens", options.flags.max_num_batched_tokens, "token budget of a step");
   app.add_option("--activation-precision", options.flags.activation_precision, "auto, int8, int16");
+  app.add_option("--kv-cache-dtype", options.flags.kv_cache_dtype, "bfloat16, float16, float32, int8");
   app.add_option("--json", options.json_path, "write the figures");
   CLI11_PARSE(app, argc, argv);
   const int64_t longest = *std::max_element(options.contexts.begin(), options.contexts.end());

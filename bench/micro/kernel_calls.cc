@@ -251,7 +251,8 @@ std::vector<Op> attention_ops(const ModelShape& shape, const AttentionCase& c, c
   op.group = "attention";
   op.name = "attention " + name;
   op.operations = op.executed = 4 * pairs * shape.heads * shape.head_dim;
-  op.unit = c.dtype == DType::kBF16 ? Unit::kBF16 : Unit::kF32;
+  // int8 caches multiply 16-bit codes, about as many at a time as bf16.
+  op.unit = c.dtype == DType::kBF16 || c.dtype == DType::kI8 ? Unit::kBF16 : Unit::kF32;
   op.bytes = static_cast<double>(state->layer_bytes);
   op.call = [state](int i, ComputePool& pool) {
     const int64_t rows = state->sequences.back().first_token + state->sequences.back().num_tokens;
@@ -264,7 +265,7 @@ std::vector<Op> attention_ops(const ModelShape& shape, const AttentionCase& c, c
   write.group = "kv";
   write.name = "write_kv " + name;
   const auto rows = static_cast<double>(c.sequences * c.tokens);
-  const double width = c.dtype == DType::kBF16 ? 2 : 4;
+  const auto width = static_cast<double>(dtype_bytes(c.dtype));
   write.bytes = rows * static_cast<double>(state->kv_row) * 2 * (sizeof(float) + width);
   write.source = Source::kL2;
   write.call = [state](int i, ComputePool& pool) {
@@ -404,6 +405,10 @@ std::vector<AttentionCase> attention_cases(const ModelShape& shape, const OpChoi
   add(DType::kBF16, 1, 1, 4096);
   add(DType::kBF16, 1, 8, 1024);
   add(DType::kBF16, 1, 256, 2048);
+  add(DType::kI8, 1, 1, 4096);
+  add(DType::kI8, 16, 1, 1024);
+  add(DType::kI8, 1, 256, 2048);
+  add(DType::kF16, 1, 1, 4096);
   if (shape.name == "7b") {
     add(DType::kF32, 1, 1, 4096);
     add(DType::kF32, 1, 256, 512);

@@ -13,6 +13,10 @@
 namespace pagoda::cli {
 namespace {
 
+// With short forms, and vLLM's name for int8.
+const std::vector<std::string> kKvCacheDtypes = {"auto", "bfloat16", "bf16", "float16",
+                                                 "fp16", "float32",  "int8", "int8_per_token_head"};
+
 // "--max-model-len" -> "PAGODA_MAX_MODEL_LEN".
 std::string env_name(const std::string& flag) {
   std::string name = "PAGODA_" + flag.substr(2);
@@ -48,8 +52,9 @@ void add_engine_flags(CLI::App& app, EngineFlags& flags) {
       "compressed-tensors, bitsandbytes or gguf: what the checkpoint has to be quantised with; bf16 (or "
       "fp16): "
       "it has to be of floats, which run as bf16; auto: as it is");
-  add(app, "--kv-cache-dtype", flags.kv_cache_dtype, "auto: bfloat16, or float32 with --dtype float32")
-      ->check(CLI::IsMember({"auto", "bfloat16", "float32"}));
+  add(app, "--kv-cache-dtype", flags.kv_cache_dtype,
+      "of keys and values; int8: half of bfloat16's memory; auto: bfloat16, float32 with --dtype float32")
+      ->check(CLI::IsMember(kKvCacheDtypes));
   add(app, "--activation-precision", flags.activation_precision,
       "what 4- and 8-bit weights multiply with: int8 is fast, int16 is all but exact, mixed takes 16 bits "
       "where "

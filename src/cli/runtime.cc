@@ -43,6 +43,18 @@ model::ActivationPrecision choose_activation_precision(const std::string& asked,
                                                 : model::ActivationPrecision::kInt8;
 }
 
+Result<DType> choose_kv_dtype(const EngineFlags& flags, int head_dim) {
+  const DType type = kv_dtype_of(flags);
+  if (type == DType::kI8 && head_dim > kMaxInt8HeadDim) {
+    return make_error(
+        ErrorKind::kInvalidArgument,
+        fmt::format("--kv-cache-dtype is {}, but the model's heads have {} dimensions, more than {}",
+                    flags.kv_cache_dtype, head_dim, kMaxInt8HeadDim),
+        "--kv-cache-dtype");
+  }
+  return type;
+}
+
 Result<engine::EngineOptions> engine_options(const EngineFlags& flags, int64_t max_model_len) {
   engine::EngineOptions options;
   options.max_model_len = max_model_len;
@@ -80,6 +92,14 @@ Result<LoadedText> load_text(const model::Checkpoint& checkpoint, const std::str
 
 }  // namespace
 
+DType kv_dtype_of(const EngineFlags& flags) {
+  const std::string& name = flags.kv_cache_dtype;
+  if (name == "int8" || name == "int8_per_token_head") return DType::kI8;  // the second is vLLM's name
+  if (name == "float16" || name == "fp16") return DType::kF16;
+  if (name == "float32" || (name == "auto" && flags.dtype == "float32")) return DType::kF32;
+  return DType::kBF16;
+}
+
 Result<int> choose_threads(int asked) {
   const int available = read_resource_limits().cpus;
   if (asked > available) {
@@ -115,13 +135,11 @@ Result<RunPlan> make_run_plan(const EngineFlags& flags) {
   plan.engine = PAGODA_TRY(engine_options(flags, max_model_len));
   plan.decoder.precision =
       flags.dtype == "float32" ? model::WeightPrecision::kFloat32 : model::WeightPrecision::kNative;
-  const bool float_kv =
-      flags.kv_cache_dtype == "float32" || (flags.kv_cache_dtype == "auto" && flags.dtype == "float32");
   plan.decoder.activation_precision =
       choose_activation_precision(flags.activation_precision, plan.checkpoint.config);
   plan.checkpoint.packed_cache =
       PAGODA_TRY(model::packed_cache_path(flags.packed_cache, plan.checkpoint, plan.decoder.precision));
-  plan.decoder.kv_dtype = float_kv ? DType::kF32 : DType::kBF16;
+  plan.decoder.kv_dtype = PAGODA_TRY(choose_kv_dtype(flags, plan.checkpoint.config.head_dim));
   plan.decoder.max_tokens = flags.max_num_batched_tokens;
   plan.decoder.max_logit_rows = engine::max_logit_rows(plan.engine);
   plan.decoder.max_context = max_model_len;

@@ -32,6 +32,9 @@ struct RunPlan {
   Isa isa = Isa::kScalar;
 };
 
+// --kv-cache-dtype, whose spelling the parser has checked.
+DType kv_dtype_of(const EngineFlags& flags);
+
 // --threads; 0: all CPUs that the process may use.
 Result<int> choose_threads(int asked);
 

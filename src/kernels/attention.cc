@@ -136,17 +136,48 @@ int64_t row_head_offset(const Call& call, const Item& item, int row) {
   return (int64_t{item.kv_head} * call.heads + row % call.heads) * call.kv.head_dim;
 }
 
-void load_queries(const Call& call, const Item& item, uint8_t* q) {
+// Bytes of a query value in the form that tiles over this cache take.
+size_t query_bytes(DType cache) {
+  return cache == DType::kF32 || cache == DType::kF16 ? sizeof(float) : sizeof(int16_t);
+}
+
+void load_queries(const Call& call, const Item& item, const AttentionArea& area) {
+  constexpr float kLargestCode = 32767;
   const int64_t dim = call.kv.head_dim;
+  const auto row_bytes = static_cast<int64_t>(query_bytes(call.kv.dtype)) * dim;
   const ActivationBody& body = pick(scalar::activation_body, avx2::activation_body, avx512::activation_body);
   for (int row = 0; row < item.rows; ++row) {
     const float* const from = call.q.row(batch_token(call, item, row)) + row_head_offset(call, item, row);
-    if (call.kv.dtype == DType::kF32) {
-      std::memcpy(q + row * dim * 4, from, static_cast<size_t>(dim) * 4);
-    } else {
-      body.round_bf16(from, dim, reinterpret_cast<uint16_t*>(q) + row * dim);
+    uint8_t* const to = area.q + row * row_bytes;
+    switch (call.kv.dtype) {
+      case DType::kF32:
+      case DType::kF16:
+        std::memcpy(to, from, static_cast<size_t>(row_bytes));
+        break;
+      case DType::kBF16:
+        body.round_bf16(from, dim, reinterpret_cast<uint16_t*>(to));
+        break;
+      case DType::kI8:
+        area.q_scale[row] = call.body.quantize(from, dim, kLargestCode, reinterpret_cast<int16_t*>(to));
+        break;
     }
   }
+}
+
+using TileFunction = void (*)(AttentionTile&);
+
+TileFunction tile_function(const AttentionBody& body, DType cache) {
+  switch (cache) {
+    case DType::kF32:
+      return body.f32;
+    case DType::kF16:
+      return body.f16;
+    case DType::kBF16:
+      return body.bf16;
+    case DType::kI8:
+      break;
+  }
+  return body.int8;
 }
 
 // Sets ranges and block pointers of rows [first_row, first_row + tile.rows) in `partition`; false if no row
@@ -217,14 +248,16 @@ void for_partitions(const Call& call, const Item& item, PartitionRun run, const 
   tile.weights = area.weights;
   tile.values = area.values;
   tile.value_stride = call.stride;
-  const size_t q_bytes = static_cast<size_t>(call.kv.head_dim) * dtype_bytes(call.kv.dtype);
+  const size_t q_bytes = static_cast<size_t>(call.kv.head_dim) * query_bytes(call.kv.dtype);
+  const TileFunction attend = tile_function(call.body, call.kv.dtype);
   for (int64_t partition = run.first; partition <= run.last; ++partition) {
     plan_prefetch(call, item, partition, partition == run.first, partition < run.last, tile);
     for (int row = 0; row < item.rows; row += kAttentionRows) {
       tile.rows = std::min(kAttentionRows, item.rows - row);
       tile.q = area.q + static_cast<size_t>(row) * q_bytes;
       if (!place_tile(call, item, partition, row, tile)) continue;
-      (call.kv.dtype == DType::kF32 ? call.body.f32 : call.body.bf16)(tile);
+      if (call.kv.dtype == DType::kI8) std::copy_n(area.q_scale + row, tile.rows, tile.q_scale);
+      attend(tile);
       for (int r = 0; r < tile.rows; ++r) {
         if (tile.begin[r] == tile.end[r]) continue;
         use(partition, row + r, tile.values + r * tile.value_stride, tile.max[r], tile.sum[r]);
@@ -298,7 +331,7 @@ void keep_rows(const Call& call, const Item& item, const AttentionArea& area) {
 }
 
 void run_item(const Call& call, const Item& item, const AttentionArea& area) {
-  load_queries(call, item, area.q);
+  load_queries(call, item, area);
   start_rows(call, item, area);
   for_partitions(call, item, {item.first_partition, item.last_partition}, area,
                  [&](int64_t, int row, const float* values, float max, float sum) {
@@ -352,7 +385,7 @@ void run_split(const Call& call, int64_t items, const Partials& partials, Attent
                            std::min(item.first_partition + end - 1, item.last_partition)};
     if (run.first > run.last) return;
     const AttentionArea area = area_of(worker);
-    load_queries(call, item, area.q);
+    load_queries(call, item, area);
     for_partitions(call, item, run, area,
                    [&](int64_t partition, int row, const float* values, float max, float sum) {
                      float* const record = partials.at(index, partition - item.first_partition, row);

@@ -56,7 +56,7 @@ class AttentionScratch {
 };
 
 // Writes the key and value of one token, [kv heads * head_dim] each, into its slot, on the calling thread.
-// Rounds to the cache's type to nearest even.
+// Rounds to the cache's type to nearest even; the codes of int8 are relative to the head's largest value.
 struct KeyValue {
   const float *k, *v;
 };

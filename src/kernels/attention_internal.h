@@ -25,7 +25,8 @@ inline int64_t value_stride(int head_dim) {
 
 // Pointers into one worker's area.
 struct AttentionArea {
-  uint8_t* q;         // [max_rows][head_dim], f32 or bf16
+  uint8_t* q;         // [max_rows][head_dim], see AttentionTile
+  float* q_scale;     // [max_rows]
   float* acc;         // [max_rows][value_stride]
   float* max;         // [max_rows]
   float* sum;         // [max_rows]
@@ -45,6 +46,7 @@ inline size_t lay_out_area(uint8_t* base, int max_rows, int head_dim, AttentionA
   const auto rows = static_cast<size_t>(max_rows), stride = static_cast<size_t>(value_stride(head_dim));
   constexpr size_t kTileScores = size_t{kAttentionRows} * kAttentionPartition;
   area.q = take(rows * static_cast<size_t>(head_dim) * sizeof(float));
+  area.q_scale = reinterpret_cast<float*>(take(rows * sizeof(float)));
   area.acc = reinterpret_cast<float*>(take(rows * stride * sizeof(float)));
   area.max = reinterpret_cast<float*>(take(rows * sizeof(float)));
   area.sum = reinterpret_cast<float*>(take(rows * sizeof(float)));

@@ -162,7 +162,8 @@ inline constexpr int kAttentionBlockTokens = 16;  // = kKvBlockTokens
 struct AttentionTile {
   int rows;          // 1..kAttentionRows
   int head_dim;      // even
-  const uint8_t* q;  // [rows][head_dim] in the cache's type
+  const uint8_t* q;  // [rows][head_dim]: f32 for f32 and f16 caches, bf16, int16 codes for int8 caches
+  float q_scale[kAttentionRows];  // of the rows' codes; int8 caches only
   const uint8_t*
       k_blocks[kAttentionPartition / kAttentionBlockTokens];  // set where a row's range touches the block
   const uint8_t* v_blocks[kAttentionPartition / kAttentionBlockTokens];
@@ -173,7 +174,7 @@ struct AttentionTile {
   int begin[kAttentionRows], end[kAttentionRows];  // the row's tokens in the partition; begin == end: none
   float scale, softcap;
   float* scores;      // scratch [kAttentionRows][kAttentionPartition], 64-byte aligned
-  uint16_t* weights;  // scratch of the same shape for bf16 caches
+  uint16_t* weights;  // scratch of the same shape for bf16 and int8 caches
   // Results. Row r of values at values + r * value_stride: sum of exp(s - max) v; not written for an empty
   // range, whose max is -inf. Nothing of tokens outside a row's range enters its result, whatever K and V
   // hold there.
@@ -182,9 +183,23 @@ struct AttentionTile {
   float max[kAttentionRows], sum[kAttentionRows];
 };
 
+// int8 caches, on every tier: with codes q of the row (int16) and k, v of a token, and its scales,
+//   score  = float(sum of q * k) * ((q_scale * scale) * k_scale)       the sum is exact in int32
+//   weight = exp(score - max) * v_scale, as an int16 code of the row: weight * (32767 / largest) to nearest
+//   even value  = float(sum of weight code * v code) * (largest / 32767)    exact: 256 * 32767 * 127 < 2^31
+// so the order of sums does not matter, and tokens outside a row's range have weight code 0. tile.sum is that
+// of exp(score - max).
 struct AttentionBody {
   void (*f32)(AttentionTile& tile);
+  void (*f16)(AttentionTile& tile);
   void (*bf16)(AttentionTile& tile);
+  void (*int8)(AttentionTile& tile);
+  // Codes of a row: scale = max|x| / limit, code = x * (limit / max|x|) to nearest even; returns the scale. A
+  // maximum below 2^-100 counts as zero: scale 0, codes 0. Where a value is NaN or infinite, the scale is
+  // NaN.
+  float (*quantize)(const float* x, int64_t size, float limit, int16_t* codes);
+  // To nearest even; beyond 65504 infinite.
+  void (*round_f16)(const float* x, int64_t size, uint16_t* out);
   // acc = acc * a + part * b, each product rounded.
   void (*merge)(float* acc, float a, const float* part, float b, int64_t size);
   void (*scale)(const float* x, float factor, int64_t size, float* y);  // y = x * factor

@@ -1,4 +1,4 @@
-// Element types of activations and of the KV cache.
+// Element types of weights in files and of the KV cache.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,10 @@
 
 namespace pagoda {
 
-enum class DType : uint8_t { kF32, kF16, kBF16 };
+enum class DType : uint8_t { kF32, kF16, kBF16, kI8 };
 
 constexpr size_t dtype_bytes(DType type) {
-  return type == DType::kF32 ? 4 : 2;
+  return type == DType::kF32 ? 4 : type == DType::kI8 ? 1 : 2;
 }
 
 constexpr std::string_view dtype_name(DType type) {
@@ -21,6 +21,8 @@ constexpr std::string_view dtype_name(DType type) {
       return "float16";
     case DType::kBF16:
       return "bfloat16";
+    case DType::kI8:
+      return "int8";
   }
   return "?";
 }

@@ -8,7 +8,9 @@ namespace pagoda {
 namespace {
 
 size_t head_bytes(const KvShape& shape) {
-  return size_t{2} * kKvBlockTokens * static_cast<size_t>(shape.head_dim) * dtype_bytes(shape.dtype);
+  const size_t scales = shape.dtype == DType::kI8 ? sizeof(float) : 0;
+  return size_t{2} * kKvBlockTokens *
+         (static_cast<size_t>(shape.head_dim) * dtype_bytes(shape.dtype) + scales);
 }
 
 }  // namespace
@@ -28,7 +30,8 @@ KvStorage::KvStorage(const KvShape& shape, int num_blocks)
       block_bytes_(kv_block_bytes(shape)),
       data_(block_bytes_ * static_cast<size_t>(num_blocks)) {
   PAGODA_CHECK(shape.head_dim % 2 == 0, "head_dim {} is odd", shape.head_dim);
-  PAGODA_CHECK(shape.dtype == DType::kF32 || shape.dtype == DType::kBF16);
+  PAGODA_CHECK(shape.dtype != DType::kI8 || shape.head_dim <= kMaxInt8HeadDim, "head_dim {} of int8 codes",
+               shape.head_dim);
 }
 
 PagedKvView KvStorage::layer(int index) noexcept {

@@ -1,9 +1,11 @@
 // The memory behind the KV blocks, and the view that the attention kernels read.
 //
 // One block holds kKvBlockTokens consecutive tokens of one sequence, for every layer and kv head:
-//   K  transposed, one vector lane a token:  kF32 [head_dim][16];  kBF16 [head_dim / 2][16][2]
-//   V  by token:                             kF32 and kBF16 [16][head_dim]
-// Prefill and decode read the same bytes in the same order (DESIGN.md section 4).
+//   K  transposed, one vector lane a token:  kF32, kF16 [head_dim][16];  kBF16, kI8 [head_dim / 2][16][2]
+//   V  by token:                             kF32, kF16, kBF16 [16][head_dim];  kI8 [8][head_dim][2]
+// kI8: codes -127..127, value = code * scale, one scale for each token and head of K and another for V;
+// behind the codes of K and behind those of V lie the float scales [16] of the tokens. Prefill and decode
+// read the same bytes in the same order (DESIGN.md section 4).
 #pragma once
 
 #include <cstddef>
@@ -20,9 +22,13 @@ inline constexpr int kKvBlockTokens = 16;
 struct KvShape {
   int num_layers = 0;
   int num_kv_heads = 0;
-  int head_dim = 0;            // even
-  DType dtype = DType::kBF16;  // kF32 or kBF16
+  int head_dim = 0;  // even
+  DType dtype = DType::kBF16;
 };
+
+// The sums over the dimensions of a head of int8 codes are exact in 32 bits up to here:
+// 512 * 127 * 32767 < 2^31.
+inline constexpr int kMaxInt8HeadDim = 512;
 
 // Bytes of one block over all layers and heads, with what is left free for the sake of the caches.
 size_t kv_block_bytes(const KvShape& shape);
@@ -40,6 +46,10 @@ struct PagedKvView {
     return base + static_cast<size_t>(block.value) * block_stride + static_cast<size_t>(head) * head_stride;
   }
   uint8_t* v(BlockId block, int head) const noexcept { return k(block, head) + head_stride / 2; }
+  // kI8: the scales of a block's K or V.
+  float* scales(uint8_t* k_or_v) const noexcept {
+    return reinterpret_cast<float*>(k_or_v + static_cast<size_t>(head_dim) * kKvBlockTokens);
+  }
 };
 
 // Owns the zero-filled memory of all blocks. Blocks are addressed by id; who owns which block is kv's

@@ -1,6 +1,6 @@
 // DESIGN.md principle 2, bit for bit: the logprobs of 20 prompts alone = in batches of 2, 7, 32 = with chunks
 // of 16, 64, 512 = with the prefix cached = after preemption in a tiny pool = with drafts. Through the
-// engine, in the default mode.
+// engine, in the default mode and with other KV caches.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -30,14 +30,18 @@ struct Drawing {
   bool penalties = false;
 };
 
+struct Source {
+  std::filesystem::path path;
+  DType kv = DType::kBF16;
+};
+
 // An engine over a checkpoint, driven step by step.
 class Lab {
  public:
-  Lab(const std::filesystem::path& path, int64_t chunk, int num_blocks,
-      const engine::SpeculationOptions& speculation = {})
+  Lab(const Source& source, int64_t chunk, int num_blocks, const engine::SpeculationOptions& speculation = {})
       : pool_(2) {
     // A step's budget is at least one token per running sequence, so small chunks mean few sequences.
-    auto checkpoint = model::open_checkpoint(path.string());
+    auto checkpoint = model::open_checkpoint(source.path.string());
     EXPECT_TRUE(checkpoint) << checkpoint.error().message;
     engine::EngineOptions options;
     options.num_blocks = num_blocks;
@@ -46,6 +50,7 @@ class Lab {
     options.max_num_batched_tokens = chunk;
     options.speculation = speculation;
     model::DecoderOptions decoder;
+    decoder.kv_dtype = source.kv;
     decoder.max_tokens = chunk;
     decoder.max_logit_rows = engine::max_logit_rows(options);
     decoder.max_context = options.max_model_len;
@@ -126,6 +131,7 @@ void expect_same(const std::vector<Answer>& expected, const std::vector<Answer>&
 struct Subject {
   std::string name;
   Isa isa;
+  DType kv = DType::kBF16;
 };
 void PrintTo(const Subject& subject, std::ostream* out) {
   *out << subject.name << ' ' << isa_name(subject.isa);
@@ -134,16 +140,18 @@ void PrintTo(const Subject& subject, std::ostream* out) {
 class InvarianceTest : public testing::TestWithParam<Subject> {
  protected:
   void SetUp() override {
+    std::filesystem::path path;
     if (GetParam().name == "smollm2") {
       const auto file = model_file("smollm2-135m-instruct-q4_1.gguf");
       if (!file)
         GTEST_SKIP() << "smollm2-135m is not in the model cache: run scripts/fetch_model smollm2-135m";
-      path_ = *file;
+      path = *file;
     } else {
-      path_ = test_data_dir() / "golden" / GetParam().name;
-      if (!std::filesystem::exists(path_)) path_ = golden_dir() / GetParam().name;
-      if (!std::filesystem::exists(path_)) GTEST_SKIP() << path_ << " is not here";
+      path = test_data_dir() / "golden" / GetParam().name;
+      if (!std::filesystem::exists(path)) path = golden_dir() / GetParam().name;
+      if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not here";
     }
+    source_ = {path, GetParam().kv};
     // Lengths around block, partition and chunk borders; shared heads so that the prefix cache has something
     // to find.
     const int lengths[kPrompts] = {1,  2,   15,  16,  17,  31,  33,  48,  63,  64,
@@ -157,7 +165,7 @@ class InvarianceTest : public testing::TestWithParam<Subject> {
       prompts_.push_back(std::move(ids));
     }
   }
-  std::filesystem::path path_;
+  Source source_;
   std::vector<std::vector<int32_t>> prompts_;
 };
 
@@ -166,29 +174,29 @@ TEST_P(InvarianceTest, AnswersDoNotDependOnTheCompany) {
   constexpr int kPlenty = 2048;
   std::vector<Answer> alone;
   for (const auto& prompt : prompts_) {
-    Lab lab(path_, 512, kPlenty);
+    Lab lab(source_, 512, kPlenty);
     alone.push_back(lab.run({prompt}, 1).front());
     ASSERT_EQ(alone.back().tokens.size(), static_cast<size_t>(kOutput));
   }
   for (const size_t batch : {size_t{2}, size_t{7}, size_t{32}}) {
-    Lab lab(path_, 512, kPlenty);
+    Lab lab(source_, 512, kPlenty);
     expect_same(alone, lab.run(prompts_, batch), "batch of " + std::to_string(batch));
   }
   for (const int64_t chunk : {16, 64, 512}) {
-    Lab lab(path_, chunk, kPlenty);
+    Lab lab(source_, chunk, kPlenty);
     expect_same(alone, lab.run(prompts_, 7), "chunks of " + std::to_string(chunk));
   }
   {
-    Lab lab(path_, 64, kPlenty);
+    Lab lab(source_, 64, kPlenty);
     lab.run(prompts_, 7);
     const auto again = lab.run(prompts_, 7);
     expect_same(alone, again, "prefix cached");
     EXPECT_GE(again.back().cached, 288);
   }
   {
-    Lab roomy(path_, 512, kPlenty);
+    Lab roomy(source_, 512, kPlenty);
     const auto expected = roomy.run(prompts_, 1, kLongOutput);
-    Lab lab(path_, 64, 24);  // the longest sequence alone needs 22 blocks
+    Lab lab(source_, 64, 24);  // the longest sequence alone needs 22 blocks
     expect_same(expected, lab.run(prompts_, 32, kLongOutput), "tiny pool");
     EXPECT_GT(lab.stats().preemptions, 0u);
   }
@@ -212,15 +220,15 @@ TEST_P(InvarianceTest, AnswersDoNotDependOnSpeculation) {
   uint64_t accepted = 0, rejected = 0;
   for (const Drawing& drawing : {Drawing{0.0f, false}, Drawing{0.3f, false}, Drawing{0.3f, true}}) {
     const std::string what = "temperature " + std::to_string(drawing.temperature);
-    const auto expected = Lab(path_, 512, 2048).run(prompts, 1, kLength, drawing);
+    const auto expected = Lab(source_, 512, 2048).run(prompts, 1, kLength, drawing);
     for (const size_t batch : {size_t{1}, size_t{3}}) {
-      Lab lab(path_, 512, 2048, on);
+      Lab lab(source_, 512, 2048, on);
       expect_same(expected, lab.run(prompts, batch, kLength, drawing),
                   what + ", batch " + std::to_string(batch));
       accepted += lab.stats().accepted_tokens;
       rejected += lab.stats().draft_tokens - lab.stats().accepted_tokens;
     }
-    Lab tiny(path_, 64, 28, on);  // the longest sequence alone needs 23 blocks
+    Lab tiny(source_, 64, 28, on);  // the longest sequence alone needs 23 blocks
     expect_same(expected, tiny.run(prompts, 6, kLength, drawing), what + ", tiny pool");
     EXPECT_GT(tiny.stats().preemptions, 0u);
   }
@@ -236,6 +244,10 @@ std::vector<Subject> subjects() {
                              "gguf/llama-q4_k_m.gguf", "tiny/gpt2", "tiny/qwen3-moe"}) {
       all.push_back({name, isa});
     }
+    // Other caches, with a window and without.
+    all.push_back({"tiny/gemma3", isa, DType::kI8});
+    all.push_back({"gguf/llama-q4_k_m.gguf", isa, DType::kI8});
+    all.push_back({"tiny/mistral-swa", isa, DType::kF16});
     if (isa != Isa::kScalar) all.push_back({"smollm2", isa});  // scalar code would take minutes
   }
   return all;
@@ -243,6 +255,7 @@ std::vector<Subject> subjects() {
 
 INSTANTIATE_TEST_SUITE_P(All, InvarianceTest, testing::ValuesIn(subjects()), [](const auto& test) {
   std::string name = test.param.name + "_" + std::string(isa_name(test.param.isa));
+  if (test.param.kv != DType::kBF16) name += "_" + std::string(dtype_name(test.param.kv));
   for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
   return name;
 });

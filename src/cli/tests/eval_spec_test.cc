@@ -24,6 +24,19 @@ TEST(EvalSpecTest, AModelWithFlagsAndAName) {
   EXPECT_THAT(spec->args, ElementsAre("--quantization=int4", "--activation-precision=int16"));
 }
 
+TEST(EvalSpecTest, AKvCacheOfItsOwn) {
+  const auto spec = parse_eval_spec("m::kv-cache-dtype=int8,name=KV8");
+  ASSERT_TRUE(spec);
+  EXPECT_EQ(spec->name, "KV8");
+  const auto engine =
+      parse_engine_args(spec->model, engine_args_of(*spec, {"--kv-cache-dtype=float16"}, false));
+  ASSERT_TRUE(engine);
+  EXPECT_EQ(engine->kv_cache_dtype, "int8");
+  const auto bad = parse_engine_args("m", {"--kv-cache-dtype=int3"});
+  ASSERT_FALSE(bad);
+  EXPECT_THAT(bad.error().message, HasSubstr("int8"));
+}
+
 TEST(EvalSpecTest, WrongFormsAreNamed) {
   for (const char* text : {"::quantization=int4", "m::int4", "m::=int4", "m::quantization=", "m::,"}) {
     const auto spec = parse_eval_spec(text);

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "cli/runtime.h"
+
 namespace pagoda::cli {
 namespace {
 
@@ -70,6 +72,32 @@ TEST(FlagsTest, GenerateHasASeed) {
   const auto line = parse_command_line({"generate", "m", "-p", "x", "--seed", "7"});
   ASSERT_TRUE(line);
   EXPECT_EQ(line->generate.seed, 7);
+}
+
+TEST(FlagsTest, KvCacheDtypesAreListedWhereOneIsUnknown) {
+  const std::vector<std::pair<std::string, DType>> known = {
+      {"auto", DType::kBF16}, {"bfloat16", DType::kBF16},
+      {"bf16", DType::kBF16}, {"float16", DType::kF16},
+      {"fp16", DType::kF16},  {"float32", DType::kF32},
+      {"int8", DType::kI8},   {"int8_per_token_head", DType::kI8}};
+  for (const auto& [name, type] : known) {
+    const auto line = parse_command_line({"serve", "m", "--kv-cache-dtype", name});
+    ASSERT_TRUE(line);
+    ASSERT_EQ(line->command, Command::kServe) << name;
+    EXPECT_EQ(kv_dtype_of(line->serve.engine), type) << name;
+  }
+  const auto exact = parse_command_line({"serve", "m", "--dtype", "float32"});
+  ASSERT_TRUE(exact);
+  EXPECT_EQ(kv_dtype_of(exact->serve.engine), DType::kF32);
+  for (const char* wrong : {"fp8", "int4", "INT8", ""}) {
+    testing::internal::CaptureStderr();
+    const auto refused = parse_command_line({"serve", "m", std::string("--kv-cache-dtype=") + wrong});
+    const std::string printed = testing::internal::GetCapturedStderr();
+    ASSERT_TRUE(refused);
+    EXPECT_EQ(refused->exit_code, 2);
+    const std::string first_line = printed.substr(0, printed.find('\n'));
+    for (const auto& [name, type] : known) EXPECT_NE(first_line.find(name), std::string::npos) << first_line;
+  }
 }
 
 TEST(FlagsTest, ItlTargetIsOffUnlessAskedForAndBounded) {

@@ -1,6 +1,6 @@
-// Attention of up to 8 query rows over one partition. A K vector is one pair of dimensions (bf16) or one
-// dimension (f32) of 16 tokens and is shared by all rows; a V vector is 32 dimensions of a token (bf16: of
-// two, interleaved).
+// Attention of up to 8 query rows over one partition. A K vector is one pair of dimensions (bf16, int8) or
+// one dimension (f32, f16) of 16 tokens and is shared by all rows; a V vector is 32 dimensions of a token
+// (bf16 and int8: of two, interleaved). f16 is widened to f32.
 #include <immintrin.h>
 
 #include "kernels/avx512/exp.h"
@@ -14,10 +14,15 @@ namespace {
 constexpr int kBlock = kAttentionBlockTokens;
 constexpr int kChunk = 32;  // dimensions of V in one pass: two accumulators a row
 
-PAGODA_INLINE __m512bh broadcast_pair(const uint16_t* at) {
+enum class Kv { kF32, kF16, kBf16 };
+
+PAGODA_INLINE __m512i broadcast_word(const void* at) {
   int32_t word;
   __builtin_memcpy(&word, at, 4);
-  return reinterpret_cast<__m512bh>(_mm512_set1_epi32(word));
+  return _mm512_set1_epi32(word);
+}
+PAGODA_INLINE __m512bh broadcast_pair(const uint16_t* at) {
+  return reinterpret_cast<__m512bh>(broadcast_word(at));
 }
 
 PAGODA_INLINE __mmask32 lanes32(int left) {
@@ -33,7 +38,7 @@ PAGODA_INLINE void prefetch(const uint8_t* at, int line) {
 
 // Scores of the tokens of B blocks from block b on. Each query value is broadcast for all of them: with one
 // block the broadcasts, and with few rows the latency of the sums, would take longer than the products.
-template <bool kBf16, int R, int B>
+template <Kv kKv, int R, int B>
 PAGODA_INLINE void score_blocks(AttentionTile& tile, int b) {
   const int dim = tile.head_dim;
   const uint8_t *k[B], *first[B], *second[B];
@@ -45,16 +50,23 @@ PAGODA_INLINE void score_blocks(AttentionTile& tile, int b) {
     second[i] = tile.beside_scores[1][b + i] != nullptr ? tile.beside_scores[1][b + i] : k[i];
     for (int r = 0; r < R; ++r) acc[r][i] = _mm512_setzero_ps();
   }
-  const int steps = kBf16 ? dim / 2 : dim;
+  const int steps = kKv == Kv::kBf16 ? dim / 2 : dim;
   for (int d = 0; d < steps; ++d) {
     __m512 key[B];
     for (int i = 0; i < B; ++i) {
-      key[i] = _mm512_loadu_ps(k[i] + d * 64);
-      prefetch(first[i], d);
-      prefetch(second[i], d);
+      if constexpr (kKv == Kv::kF16) {
+        key[i] = _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(k[i] + d * 32)));
+        if (d % 2 != 0) continue;  // half a line
+        prefetch(first[i], d / 2);
+        prefetch(second[i], d / 2);
+      } else {
+        key[i] = _mm512_loadu_ps(k[i] + d * 64);
+        prefetch(first[i], d);
+        prefetch(second[i], d);
+      }
     }
     for (int r = 0; r < R; ++r) {
-      if constexpr (kBf16) {
+      if constexpr (kKv == Kv::kBf16) {
         const __m512bh pair = broadcast_pair(reinterpret_cast<const uint16_t*>(tile.q) + r * dim + d * 2);
         for (int i = 0; i < B; ++i)
           acc[r][i] = _mm512_dpbf16_ps(acc[r][i], reinterpret_cast<__m512bh>(key[i]), pair);
@@ -73,17 +85,17 @@ PAGODA_INLINE void score_blocks(AttentionTile& tile, int b) {
   }
 }
 
-template <bool kBf16, int R>
+template <Kv kKv, int R>
 void score(AttentionTile& tile, int first_block, int end_block) {
   constexpr int kTogether = R <= 2 ? 4 : 2;
   int b = first_block;
-  for (; b + kTogether <= end_block; b += kTogether) score_blocks<kBf16, R, kTogether>(tile, b);
-  for (; b < end_block; ++b) score_blocks<kBf16, R, 1>(tile, b);
+  for (; b + kTogether <= end_block; b += kTogether) score_blocks<kKv, R, kTogether>(tile, b);
+  for (; b < end_block; ++b) score_blocks<kKv, R, 1>(tile, b);
 }
 
 // Turns a row's scores into weights exp(s - max), which are 0 for tokens of its boundary blocks outside its
 // range.
-template <bool kBf16>
+template <Kv kKv>
 void soften(AttentionTile& tile, int row) {
   const int begin = tile.begin[row], end = tile.end[row];
   const __m512 none = _mm512_set1_ps(-__builtin_inff());
@@ -109,7 +121,7 @@ void soften(AttentionTile& tile, int row) {
   for (int t = begin / kBlock * kBlock; t < end; t += kBlock) {
     const __m512 weight = exp_ps(_mm512_sub_ps(_mm512_loadu_ps(scores + t), reference));
     sum = _mm512_add_ps(sum, weight);
-    if constexpr (kBf16) {
+    if constexpr (kKv == Kv::kBf16) {
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(tile.weights + row * kAttentionPartition + t),
                           reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(weight)));
     } else {
@@ -159,13 +171,23 @@ PAGODA_INLINE void load_pair(const AttentionTile& tile, int t, int begin, int en
   high = _mm512_unpackhi_epi16(a, b);
 }
 
-// Adds the tokens from t on that one step covers (bf16: two, f32: one). kRagged: rows take only what is
+// 16 values of a block as floats, 0 from `left` on.
+template <Kv kKv>
+PAGODA_INLINE __m512 load_values(const uint8_t* v, int at, int left) {
+  if constexpr (kKv == Kv::kF16) {
+    return _mm512_cvtph_ps(
+        _mm256_maskz_loadu_epi16(lanes16(left), reinterpret_cast<const uint16_t*>(v) + at));
+  }
+  return _mm512_maskz_loadu_ps(lanes16(left), reinterpret_cast<const float*>(v) + at);
+}
+
+// Adds the tokens from t on that one step covers (bf16: two, else one). kRagged: rows take only what is
 // theirs, whatever the other tokens hold. Their own weights are 0 beside their range in a block, other
 // weights are not looked at.
-template <bool kBf16, bool kRagged, int R>
+template <Kv kKv, bool kRagged, int R>
 PAGODA_INLINE void add_step(const AttentionTile& tile, int row, int t, const TokenRange& range, int first_dim,
                             __m512 (&acc)[R][2]) {
-  if constexpr (kBf16) {
+  if constexpr (kKv == Kv::kBf16) {
     __m512i low, high;
     load_pair(tile, t, range.lowest, range.highest, first_dim, low, high);
     const uint16_t* const weights = tile.weights + row * kAttentionPartition + t;
@@ -187,10 +209,9 @@ PAGODA_INLINE void add_step(const AttentionTile& tile, int row, int t, const Tok
     }
   } else {
     const int dim = tile.head_dim;
-    const auto* const v =
-        reinterpret_cast<const float*>(tile.v_blocks[t / kBlock]) + t % kBlock * dim + first_dim;
-    const __m512 low = _mm512_maskz_loadu_ps(lanes16(dim - first_dim), v);
-    const __m512 high = _mm512_maskz_loadu_ps(lanes16(dim - first_dim - 16), v + 16);
+    const int at = t % kBlock * dim + first_dim;
+    const __m512 low = load_values<kKv>(tile.v_blocks[t / kBlock], at, dim - first_dim);
+    const __m512 high = load_values<kKv>(tile.v_blocks[t / kBlock], at + 16, dim - first_dim - 16);
     const float* const weights = tile.scores + row * kAttentionPartition + t;
     for (int r = 0; r < R; ++r) {
       const bool own = !kRagged || (t >= tile.begin[row + r] && t < tile.end[row + r]);
@@ -203,33 +224,34 @@ PAGODA_INLINE void add_step(const AttentionTile& tile, int row, int t, const Tok
 }
 
 // Steps over tokens [begin, end), with the prefetches that go beside them.
-template <bool kBf16, bool kRagged, int R>
+template <Kv kKv, bool kRagged, int R>
 PAGODA_INLINE void add_steps(const AttentionTile& tile, int row, int begin, int end, const TokenRange& range,
                              int first_dim, __m512 (&acc)[R][2]) {
   if (begin >= end) return;
-  constexpr int kStep = kBf16 ? 2 : 1, kSteps = kBlock / kStep;
+  constexpr int kStep = kKv == Kv::kBf16 ? 2 : 1, kSteps = kBlock / kStep;
   for (int t = begin / kStep * kStep; t < end;) {
     const int b = t / kBlock, block_end = (b + 1) * kBlock < end ? (b + 1) * kBlock : end;
     const uint8_t* const one =
         tile.beside_values[0][b] != nullptr ? tile.beside_values[0][b] : tile.v_blocks[b];
     const uint8_t* const two =
         tile.beside_values[1][b] != nullptr ? tile.beside_values[1][b] : tile.v_blocks[b];
-    // The passes over a block have half as many steps as its area has lines.
-    int line = (first_dim / kChunk * kSteps + t % kBlock / kStep) * 2;
-    for (; t < block_end; t += kStep, line += 2) {
-      prefetch(one, line);
-      prefetch(one, line + 1);
-      prefetch(two, line);
-      prefetch(two, line + 1);
-      add_step<kBf16, kRagged, R>(tile, row, t, range, first_dim, acc);
+    // The passes over a block have half as many steps as its area has lines; f16: as many.
+    constexpr int kLines = kKv == Kv::kF16 ? 1 : 2;
+    int line = (first_dim / kChunk * kSteps + t % kBlock / kStep) * kLines;
+    for (; t < block_end; t += kStep, line += kLines) {
+      for (int i = 0; i < kLines; ++i) {
+        prefetch(one, line + i);
+        prefetch(two, line + i);
+      }
+      add_step<kKv, kRagged, R>(tile, row, t, range, first_dim, acc);
     }
   }
 }
 
 // Stores 32 dimensions of a row; pairs leave them in the lane order of load_pair().
-template <bool kBf16>
+template <Kv kKv>
 PAGODA_INLINE void store_values(float* values, __m512 low, __m512 high) {
-  if (kBf16) {
+  if (kKv == Kv::kBf16) {
     const __m512i first = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
     const __m512i second = _mm512_setr_epi32(8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31);
     _mm512_storeu_ps(values, _mm512_permutex2var_ps(low, first, high));
@@ -241,17 +263,17 @@ PAGODA_INLINE void store_values(float* values, __m512 low, __m512 high) {
 }
 
 // The weighted values of rows [row, row + R), each of which has tokens.
-template <bool kBf16, int R>
+template <Kv kKv, int R>
 void sum_values(const AttentionTile& tile, int row) {
-  const TokenRange range = token_range(tile, row, R, kBf16);
+  const TokenRange range = token_range(tile, row, R, kKv == Kv::kBf16);
   for (int first_dim = 0; first_dim < tile.head_dim; first_dim += kChunk) {
     __m512 acc[R][2];
     for (int r = 0; r < R; ++r) acc[r][0] = acc[r][1] = _mm512_setzero_ps();
-    add_steps<kBf16, true, R>(tile, row, range.lowest, range.common_begin, range, first_dim, acc);
-    add_steps<kBf16, false, R>(tile, row, range.common_begin, range.common_end, range, first_dim, acc);
-    add_steps<kBf16, true, R>(tile, row, range.common_end, range.highest, range, first_dim, acc);
+    add_steps<kKv, true, R>(tile, row, range.lowest, range.common_begin, range, first_dim, acc);
+    add_steps<kKv, false, R>(tile, row, range.common_begin, range.common_end, range, first_dim, acc);
+    add_steps<kKv, true, R>(tile, row, range.common_end, range.highest, range, first_dim, acc);
     for (int r = 0; r < R; ++r) {
-      store_values<kBf16>(tile.values + (row + r) * tile.value_stride + first_dim, acc[r][0], acc[r][1]);
+      store_values<kKv>(tile.values + (row + r) * tile.value_stride + first_dim, acc[r][0], acc[r][1]);
     }
   }
 }
@@ -259,27 +281,221 @@ void sum_values(const AttentionTile& tile, int row) {
 using ScoreFunction = void (*)(AttentionTile&, int, int);
 using ValueFunction = void (*)(const AttentionTile&, int);
 
-template <bool kBf16>
-constexpr ScoreFunction kScore[kAttentionRows] = {score<kBf16, 1>, score<kBf16, 2>, score<kBf16, 3>,
-                                                  score<kBf16, 4>, score<kBf16, 5>, score<kBf16, 6>,
-                                                  score<kBf16, 7>, score<kBf16, 8>};
-template <bool kBf16>
+template <Kv kKv>
+constexpr ScoreFunction kScore[kAttentionRows] = {score<kKv, 1>, score<kKv, 2>, score<kKv, 3>, score<kKv, 4>,
+                                                  score<kKv, 5>, score<kKv, 6>, score<kKv, 7>, score<kKv, 8>};
+template <Kv kKv>
 constexpr ValueFunction kSumValues[kAttentionRows] = {
-    sum_values<kBf16, 1>, sum_values<kBf16, 2>, sum_values<kBf16, 3>, sum_values<kBf16, 4>,
-    sum_values<kBf16, 5>, sum_values<kBf16, 6>, sum_values<kBf16, 7>, sum_values<kBf16, 8>};
+    sum_values<kKv, 1>, sum_values<kKv, 2>, sum_values<kKv, 3>, sum_values<kKv, 4>,
+    sum_values<kKv, 5>, sum_values<kKv, 6>, sum_values<kKv, 7>, sum_values<kKv, 8>};
 
-template <bool kBf16>
-void attend(AttentionTile& tile) {
-  // Later tokens begin and end later, so the rows without tokens are at the two ends.
-  int first = 0, last = tile.rows;
-  while (first < last && tile.begin[first] == tile.end[first]) ++first;
-  while (first < last && tile.begin[last - 1] == tile.end[last - 1]) --last;
+PAGODA_INLINE const float* scales_of(const AttentionTile& tile, const uint8_t* block) {
+  return reinterpret_cast<const float*>(block + tile.head_dim * kBlock);
+}
+
+PAGODA_INLINE __m512i widen_codes(__m256i codes) {
+  return _mm512_cvtepi8_epi16(codes);
+}
+
+// Scores from int8 codes; 32 bytes of a block are a pair of dimensions.
+template <int R, int B>
+PAGODA_INLINE void score_blocks_int8(AttentionTile& tile, int b) {
+  const int dim = tile.head_dim;
+  const auto* const q = reinterpret_cast<const int16_t*>(tile.q);
+  const uint8_t *k[B], *first[B], *second[B];
+  __m512i acc[R][B];
+  for (int i = 0; i < B; ++i) {
+    k[i] = tile.k_blocks[b + i];
+    first[i] = tile.beside_scores[0][b + i] != nullptr ? tile.beside_scores[0][b + i] : k[i];
+    second[i] = tile.beside_scores[1][b + i] != nullptr ? tile.beside_scores[1][b + i] : k[i];
+    prefetch(first[i], dim / 4);  // the scales
+    prefetch(second[i], dim / 4);
+    for (int r = 0; r < R; ++r) acc[r][i] = _mm512_setzero_si512();
+  }
+  for (int d = 0; d < dim / 2; ++d) {
+    __m512i key[B];
+    for (int i = 0; i < B; ++i) {
+      key[i] = widen_codes(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(k[i] + d * 32)));
+      if (d % 2 != 0) continue;  // half a line
+      prefetch(first[i], d / 2);
+      prefetch(second[i], d / 2);
+    }
+    for (int r = 0; r < R; ++r) {
+      const __m512i pair = broadcast_word(q + r * dim + d * 2);
+      for (int i = 0; i < B; ++i) acc[r][i] = _mm512_dpwssd_epi32(acc[r][i], key[i], pair);
+    }
+  }
+  for (int i = 0; i < B; ++i) {
+    const __m512 scales = _mm512_loadu_ps(scales_of(tile, k[i]));
+    for (int r = 0; r < R; ++r) {
+      const __m512 scale = _mm512_mul_ps(_mm512_set1_ps(tile.q_scale[r] * tile.scale), scales);
+      _mm512_storeu_ps(tile.scores + r * kAttentionPartition + (b + i) * kBlock,
+                       _mm512_mul_ps(_mm512_cvtepi32_ps(acc[r][i]), scale));
+    }
+  }
+}
+
+template <int R>
+void score_int8(AttentionTile& tile, int first_block, int end_block) {
+  constexpr int kTogether = R <= 2 ? 4 : 2;
+  int b = first_block;
+  for (; b + kTogether <= end_block; b += kTogether) score_blocks_int8<R, kTogether>(tile, b);
+  for (; b < end_block; ++b) score_blocks_int8<R, 1>(tile, b);
+}
+
+// Blocks that some row of a tile has tokens in.
+struct BlockRange {
+  int begin, end;
+};
+
+// Turns a row's weights times the values' scales into codes, which are 0 outside its range; returns what one
+// of them stands for.
+float round_weights(AttentionTile& tile, int row, const BlockRange& blocks) {
+  const int begin = tile.begin[row], end = tile.end[row];
+  float* const weights = tile.scores + row * kAttentionPartition;
+  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+  __m512i largest =
+      _mm512_setzero_si512();  // the bits of floats from 0 on are in order, NaN above all others
+  for (int t = begin / kBlock * kBlock; t < end; t += kBlock) {
+    const __mmask16 inside = lanes16(end - t) & static_cast<__mmask16>(~lanes16(begin - t));
+    const __m512 scales = _mm512_loadu_ps(scales_of(tile, tile.v_blocks[t / kBlock]));
+    const __m512 weight = _mm512_maskz_mul_ps(inside, _mm512_loadu_ps(weights + t), scales);
+    const __m512i bits = _mm512_and_si512(_mm512_castps_si512(weight), magnitude);
+    _mm512_storeu_si512(weights + t, bits);
+    largest = _mm512_max_epi32(largest, bits);
+  }
+  const int32_t bits = _mm512_reduce_max_epi32(largest);
+  float max;
+  __builtin_memcpy(&max, &bits, 4);
+  const __m512 factor = _mm512_set1_ps(max >= 0x1p-100f ? 32767 / max : 0);
+  auto* const codes = reinterpret_cast<int16_t*>(tile.weights) + row * kAttentionPartition;
+  for (int t = blocks.begin * kBlock; t < blocks.end * kBlock; t += kBlock) {
+    __m512i wide = _mm512_setzero_si512();
+    if (t + kBlock > begin && t < end)
+      wide = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(weights + t), factor));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(codes + t), _mm512_cvtepi32_epi16(wide));
+  }
+  return max < 0x1p-100f ? 0 : max / 32767;
+}
+
+// The weighted values of rows [row, row + R), whose weights' codes stand for `steps`. A code outside a row's
+// range meets a weight of 0. V vectors have 16 dimensions; more of them at once where there are few rows.
+template <int R>
+void sum_values_int8(const AttentionTile& tile, int row, const BlockRange& blocks, const float* steps) {
+  constexpr int kVectors = R <= 4 ? 4 : 2, kDims = 16 * kVectors;
+  const int dim = tile.head_dim;
+  const auto* const weights = reinterpret_cast<const int16_t*>(tile.weights) + row * kAttentionPartition;
+  for (int first = 0; first < dim; first += kDims) {
+    __m512i acc[R][kVectors];
+    __mmask32 mask[kVectors];
+    for (int i = 0; i < kVectors; ++i) {
+      const int left = dim - first - 16 * i;
+      mask[i] = lanes32(left > 0 ? 2 * left : 0);
+      for (int r = 0; r < R; ++r) acc[r][i] = _mm512_setzero_si512();
+    }
+    for (int b = blocks.begin; b < blocks.end; ++b) {
+      const uint8_t* const block = tile.v_blocks[b];
+      const uint8_t* const one = tile.beside_values[0][b] != nullptr ? tile.beside_values[0][b] : block;
+      const uint8_t* const two = tile.beside_values[1][b] != nullptr ? tile.beside_values[1][b] : block;
+      for (int pair = 0; pair < kBlock / 2; ++pair) {
+        const uint8_t* const v = block + pair * dim * 2 + first * 2;
+        __m512i value[kVectors];
+        for (int i = 0; i < kVectors; ++i)
+          value[i] = widen_codes(_mm256_maskz_loadu_epi8(mask[i], v + 32 * i));
+        // The same place in the next blocks, and at last the line of the scales.
+        const int line = (pair * dim * 2 + first * 2) / 64 + 1;
+        for (int i = 0; i < kVectors / 2; ++i) {
+          prefetch(one, line + i);
+          prefetch(two, line + i);
+        }
+        for (int r = 0; r < R; ++r) {
+          const __m512i weight = broadcast_word(weights + r * kAttentionPartition + b * kBlock + pair * 2);
+          for (int i = 0; i < kVectors; ++i) acc[r][i] = _mm512_dpwssd_epi32(acc[r][i], value[i], weight);
+        }
+      }
+    }
+    for (int i = 0; i < kVectors; ++i) {
+      if (first + 16 * i >= tile.value_stride) break;
+      for (int r = 0; r < R; ++r) {
+        _mm512_storeu_ps(tile.values + (row + r) * tile.value_stride + first + 16 * i,
+                         _mm512_mul_ps(_mm512_cvtepi32_ps(acc[r][i]), _mm512_set1_ps(steps[r])));
+      }
+    }
+  }
+}
+
+using CodeValueFunction = void (*)(const AttentionTile&, int, const BlockRange&, const float*);
+constexpr ScoreFunction kScoreInt8[kAttentionRows] = {score_int8<1>, score_int8<2>, score_int8<3>,
+                                                      score_int8<4>, score_int8<5>, score_int8<6>,
+                                                      score_int8<7>, score_int8<8>};
+constexpr CodeValueFunction kSumValuesInt8[kAttentionRows] = {
+    sum_values_int8<1>, sum_values_int8<2>, sum_values_int8<3>, sum_values_int8<4>,
+    sum_values_int8<5>, sum_values_int8<6>, sum_values_int8<7>, sum_values_int8<8>};
+
+// Rows [begin, end) are those with tokens.
+struct RowRange {
+  int begin, end;
+};
+
+// Later tokens begin and end later, so the rows without tokens are at the two ends.
+PAGODA_INLINE RowRange start_rows(AttentionTile& tile) {
+  RowRange rows = {0, tile.rows};
+  while (rows.begin < rows.end && tile.begin[rows.begin] == tile.end[rows.begin]) ++rows.begin;
+  while (rows.begin < rows.end && tile.begin[rows.end - 1] == tile.end[rows.end - 1]) --rows.end;
   for (int r = 0; r < tile.rows; ++r) tile.max[r] = -__builtin_inff();
+  return rows;
+}
+
+void attend_int8(AttentionTile& tile) {
+  const auto [first, last] = start_rows(tile);
+  if (first == last) return;
+  const BlockRange blocks = {tile.begin[first] / kBlock, (tile.end[last - 1] + kBlock - 1) / kBlock};
+  kScoreInt8[tile.rows - 1](tile, blocks.begin, blocks.end);
+  float steps[kAttentionRows] = {};
+  for (int r = first; r < last; ++r) {
+    soften<Kv::kF32>(tile, r);
+    steps[r - first] = round_weights(tile, r, blocks);
+  }
+  kSumValuesInt8[last - first - 1](tile, first, blocks, steps);
+}
+
+float quantize(const float* x, int64_t size, float limit, int16_t* codes) {
+  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+  const auto load = [&](int64_t i) {
+    return _mm512_maskz_loadu_ps(lanes16(static_cast<int>(size - i)), x + i);
+  };
+  __m512i largest = _mm512_setzero_si512();  // as bits: NaN is above infinity, that above all numbers
+  for (int64_t i = 0; i < size; i += 16)
+    largest = _mm512_max_epi32(largest, _mm512_and_si512(_mm512_castps_si512(load(i)), magnitude));
+  const int32_t bits = _mm512_reduce_max_epi32(largest);
+  float max;
+  __builtin_memcpy(&max, &bits, 4);
+  const bool finite = bits < 0x7f800000;
+  const float factor = finite && max >= 0x1p-100f ? limit / max : 0;
+  for (int64_t i = 0; i < size; i += 16) {
+    __m512i wide = _mm512_setzero_si512();
+    if (factor != 0) wide = _mm512_cvtps_epi32(_mm512_mul_ps(load(i), _mm512_set1_ps(factor)));
+    _mm256_mask_storeu_epi16(codes + i, lanes16(static_cast<int>(size - i)), _mm512_cvtepi32_epi16(wide));
+  }
+  return !finite ? __builtin_nanf("") : factor == 0 ? 0 : max / limit;
+}
+
+void round_f16(const float* x, int64_t size, uint16_t* out) {
+  for (int64_t i = 0; i < size; i += 16) {
+    const __mmask16 mask = lanes16(static_cast<int>(size - i));
+    const __m512 values = _mm512_maskz_loadu_ps(mask, x + i);
+    _mm256_mask_storeu_epi16(out + i, mask, _mm512_cvtps_ph(values, _MM_FROUND_TO_NEAREST_INT));
+  }
+}
+
+template <Kv kKv>
+void attend(AttentionTile& tile) {
+  const auto [first, last] = start_rows(tile);
   if (first == last) return;
   const int end_block = (tile.end[last - 1] + kBlock - 1) / kBlock;
-  kScore<kBf16>[tile.rows - 1](tile, tile.begin[first] / kBlock, end_block);
-  for (int r = first; r < last; ++r) soften<kBf16>(tile, r);
-  kSumValues<kBf16>[last - first - 1](tile, first);
+  kScore<kKv>[tile.rows - 1](tile, tile.begin[first] / kBlock, end_block);
+  for (int r = first; r < last; ++r) soften<kKv>(tile, r);
+  kSumValues<kKv>[last - first - 1](tile, first);
 }
 
 void merge(float* acc, float a, const float* part, float b, int64_t size) {
@@ -300,6 +516,7 @@ void scale(const float* x, float factor, int64_t size, float* y) {
 
 }  // namespace
 
-const AttentionBody attention_body = {attend<false>, attend<true>, merge, scale};
+const AttentionBody attention_body = {
+    attend<Kv::kF32>, attend<Kv::kF16>, attend<Kv::kBf16>, attend_int8, quantize, round_f16, merge, scale};
 
 }  // namespace pagoda::kernels::avx512

@@ -12,6 +12,8 @@ namespace {
 
 using namespace testing;
 
+constexpr DType kCacheTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kI8};
+
 struct Shape {
   int heads, kv_heads, head_dim;
   DType dtype;
@@ -106,8 +108,40 @@ std::vector<float> step(Cache& cache, const std::vector<Piece>& pieces, Attentio
   return out;
 }
 
-double rounded(float value, DType dtype) {
-  return static_cast<double>(dtype == DType::kBF16 ? bf16_to_f32(f32_to_bf16(value)) : value);
+// One head of one token as codes, by the formula of bodies.h.
+struct Codes {
+  float scale = 0;
+  std::vector<int> codes;
+};
+
+Codes codes_of(const float* x, int dim, float limit) {
+  Codes result;
+  float max = 0;
+  for (int d = 0; d < dim; ++d) max = std::max(max, std::abs(x[d]));
+  const bool is_zero = max < 0x1p-100f;
+  for (int d = 0; d < dim; ++d)
+    result.codes.push_back(is_zero ? 0 : static_cast<int>(std::nearbyint(x[d] * (limit / max))));
+  result.scale = is_zero ? 0 : max / limit;
+  return result;
+}
+
+enum class Role { kQuery, kCached };
+
+// The values of a head that attention is computed from.
+std::vector<double> rounded(const float* x, int dim, DType dtype, Role role) {
+  std::vector<double> values;
+  if (dtype == DType::kI8) {
+    const Codes row = codes_of(x, dim, role == Role::kQuery ? 32767.0f : 127.0f);
+    for (const int code : row.codes) values.push_back(code * static_cast<double>(row.scale));
+    return values;
+  }
+  for (int d = 0; d < dim; ++d) {
+    float value = x[d];
+    if (dtype == DType::kBF16) value = bf16_to_f32(f32_to_bf16(value));
+    if (dtype == DType::kF16 && role == Role::kCached) value = f16_to_f32(f32_to_f16(value));
+    values.push_back(static_cast<double>(value));
+  }
+  return values;
 }
 
 // Softmax attention of token t, head h in double over the rounded q, k and v; `magnitude` is the sum of |p v|
@@ -116,15 +150,16 @@ void reference(const Cache& cache, const Sequence& s, const AttentionParams& par
                std::vector<double>& out, double& largest_v) {
   const Shape& shape = cache.shape();
   const int dim = shape.head_dim, kv_head = h / (shape.heads / shape.kv_heads);
-  const auto at = [&](const std::vector<float>& list, int64_t token, int head, int heads, int d) {
-    return rounded(list[static_cast<size_t>((token * heads + head) * dim + d)], shape.dtype);
+  const auto cached = [&](const std::vector<float>& list, int64_t token) {
+    return rounded(list.data() + (token * shape.kv_heads + kv_head) * dim, dim, shape.dtype, Role::kCached);
   };
+  const std::vector<double> q =
+      rounded(s.q.data() + (t * shape.heads + h) * dim, dim, shape.dtype, Role::kQuery);
   const int64_t begin = params.window > 0 ? std::max<int64_t>(0, t - params.window + 1) : 0;
   std::vector<double> weights;
   for (int64_t j = begin; j <= t; ++j) {
-    double sum = 0;
-    for (int d = 0; d < dim; ++d)
-      sum += at(s.q, t, h, shape.heads, d) * at(s.k, j, kv_head, shape.kv_heads, d);
+    const std::vector<double> k = cached(s.k, j);
+    double sum = std::inner_product(q.begin(), q.end(), k.begin(), 0.0);
     sum *= static_cast<double>(params.scale);
     if (params.softcap > 0)
       sum = static_cast<double>(params.softcap) * std::tanh(sum / static_cast<double>(params.softcap));
@@ -136,10 +171,10 @@ void reference(const Cache& cache, const Sequence& s, const AttentionParams& par
   out.assign(static_cast<size_t>(dim), 0.0);
   largest_v = 0;
   for (size_t i = 0; i < weights.size(); ++i) {
-    for (int d = 0; d < dim; ++d) {
-      const double v = at(s.v, begin + static_cast<int64_t>(i), kv_head, shape.kv_heads, d);
-      out[static_cast<size_t>(d)] += weights[i] / total * v;
-      largest_v = std::max(largest_v, std::abs(v));
+    const std::vector<double> v = cached(s.v, begin + static_cast<int64_t>(i));
+    for (size_t d = 0; d < v.size(); ++d) {
+      out[d] += weights[i] / total * v[d];
+      largest_v = std::max(largest_v, std::abs(v[d]));
     }
   }
 }
@@ -156,13 +191,16 @@ class AttentionTest : public PerIsa {
 
   // Bound: weights err by the error e of their scores and of exp, values by their own products. |q . k| *
   // scale is below dim * 4 * scale here; its float error is below dim * 2^-24 of that. bf16 rounds each
-  // weight by 2^-9 at most.
+  // weight by 2^-9 at most. Of an int8 cache a weight's code errs by half a step, 2^-16 of the largest
+  // weight, for each of up to 256 tokens of a partition.
   void expect_close(const Cache& cache, const Sequence& s, const AttentionParams& params,
                     const std::vector<float>& out, int64_t first, int64_t stride) {
     const Shape& shape = cache.shape();
     const double dim = shape.head_dim;
     const double score_error = dim * dim * 4 * static_cast<double>(params.scale) * 0x1p-24 + 1e-6;
-    const double weight_error = (shape.dtype == DType::kBF16 ? 0x1p-9 : 0.0) + 0x1p-16;
+    const double weight_error = 0x1p-16 + (shape.dtype == DType::kBF16 ? 0x1p-9
+                                           : shape.dtype == DType::kI8 ? 256.01 * 0x1p-16
+                                                                       : 0.0);
     double worst = 0;
     std::string where;
     for (int64_t t = first; t < s.tokens; t += stride) {
@@ -188,7 +226,7 @@ class AttentionTest : public PerIsa {
 };
 
 TEST_P(AttentionTest, MatchesADoubleReferenceForEveryHeadShape) {
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType dtype : kCacheTypes) {
     for (const Shape& shape :
          {Shape{4, 4, 64, dtype}, Shape{6, 2, 48, dtype}, Shape{7, 1, 128, dtype}, Shape{12, 2, 32, dtype},
           Shape{16, 1, 16, dtype}, Shape{2, 1, 256, dtype}, Shape{3, 3, 80, dtype}, Shape{5, 1, 2, dtype},
@@ -202,7 +240,7 @@ TEST_P(AttentionTest, MatchesADoubleReferenceForEveryHeadShape) {
 }
 
 TEST_P(AttentionTest, ContextsAroundBlockAndPartitionBoundaries) {
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType dtype : kCacheTypes) {
     const Shape shape{6, 2, 32, dtype};
     for (const int64_t tokens : {1, 2, 15, 16, 17, 31, 33, 255, 256, 257, 513, 700}) {
       Cache cache(shape, 50);
@@ -217,7 +255,7 @@ TEST_P(AttentionTest, ContextsAroundBlockAndPartitionBoundaries) {
 }
 
 TEST_P(AttentionTest, SlidingWindowAndSoftcap) {
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType dtype : kCacheTypes) {
     const Shape shape{4, 2, 64, dtype};
     for (const int64_t window : {1, 2, 5, 16, 17, 100, 256, 300}) {
       Cache cache(shape, 50);
@@ -236,7 +274,7 @@ TEST_P(AttentionTest, SlidingWindowAndSoftcap) {
 
 // Batch invariance, the chunking half: the same prompt in one step, in chunks, and token by token.
 TEST_P(AttentionTest, AChunkedPromptEqualsOneShotBitForBit) {
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType dtype : kCacheTypes) {
     for (const Shape& shape : {Shape{7, 1, 64, dtype}, Shape{2, 2, 48, dtype}, Shape{6, 2, 32, dtype}}) {
       for (const int64_t window : {0, 45}) {
         Cache cache(shape, 100);
@@ -262,7 +300,7 @@ TEST_P(AttentionTest, AChunkedPromptEqualsOneShotBitForBit) {
 
 // The other half: seven sequences together, mixed prompts and single tokens, against each one alone.
 TEST_P(AttentionTest, ABatchOfSevenEqualsAloneBitForBit) {
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType dtype : kCacheTypes) {
     const Shape shape{6, 2, 64, dtype};
     Cache cache(shape, 300);
     const auto params = params_for(shape);
@@ -289,7 +327,7 @@ TEST_P(AttentionTest, ABatchOfSevenEqualsAloneBitForBit) {
 // Few items are spread over the partitions; the merge must give what one thread gives.
 TEST_P(AttentionTest, SplittingOverThreadsDoesNotChangeABit) {
   ComputePool one(1), four(4);
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType dtype : kCacheTypes) {
     const Shape shape{7, 1, 128, dtype};
     Cache cache(shape, 100);
     auto params = params_for(shape);
@@ -312,7 +350,7 @@ TEST_P(AttentionTest, SplittingOverThreadsDoesNotChangeABit) {
 // Slots after a token's position may hold anything, also those of later tokens of the same step; and slots
 // before its window belong to nobody it may hear from.
 TEST_P(AttentionTest, NothingOutsideATokensRangeEntersItsResult) {
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType dtype : kCacheTypes) {
     const Shape shape{3, 1, 32, dtype};
     for (const int64_t window : {0, 9, 20}) {
       auto params = params_for(shape);
@@ -352,7 +390,7 @@ TEST_P(AttentionTest, LargeScoresDoNotOverflow) {
 }
 
 TEST_P(AttentionTest, WriteKvFillsTheSlotsOfTheLayout) {
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType dtype : kCacheTypes) {
     const Shape shape{2, 2, 6, dtype};
     Cache cache(shape, 5);
     const Sequence s = cache.make_sequence(19, 8);
@@ -364,7 +402,17 @@ TEST_P(AttentionTest, WriteKvFillsTheSlotsOfTheLayout) {
         const size_t slot = t % 16;
         for (size_t d = 0; d < 6; ++d) {
           const size_t from = (t * 2 + static_cast<size_t>(head)) * 6 + d;
-          if (dtype == DType::kF32) {
+          if (dtype == DType::kI8) {
+            const Codes key = codes_of(&s.k[from - d], 6, 127), value = codes_of(&s.v[from - d], 6, 127);
+            ASSERT_EQ(static_cast<int8_t>(k[d / 2 * 32 + slot * 2 + d % 2]), key.codes[d]);
+            ASSERT_EQ(static_cast<int8_t>(v[(slot / 2 * 6 + d) * 2 + slot % 2]), value.codes[d]);
+            ASSERT_EQ(std::memcmp(k + 96 + slot * 4, &key.scale, 4), 0);
+            ASSERT_EQ(std::memcmp(v + 96 + slot * 4, &value.scale, 4), 0);
+          } else if (dtype == DType::kF16) {
+            const uint16_t key = f32_to_f16(s.k[from]), value = f32_to_f16(s.v[from]);
+            ASSERT_EQ(std::memcmp(k + (d * 16 + slot) * 2, &key, 2), 0);
+            ASSERT_EQ(std::memcmp(v + (slot * 6 + d) * 2, &value, 2), 0);
+          } else if (dtype == DType::kF32) {
             ASSERT_EQ(std::memcmp(k + (d * 16 + slot) * 4, &s.k[from], 4), 0);
             ASSERT_EQ(std::memcmp(v + (slot * 6 + d) * 4, &s.v[from], 4), 0);
           } else {
@@ -376,6 +424,84 @@ TEST_P(AttentionTest, WriteKvFillsTheSlotsOfTheLayout) {
       }
     }
   }
+}
+
+// One token of one head in slot 3.
+class Written {
+ public:
+  Written(const std::vector<float>& head, DType dtype)
+      : dim_(static_cast<int>(head.size())), storage_({1, 1, dim_, dtype}, 1) {
+    const std::vector<BlockId> table = {BlockId{0}};
+    write_kv_token({head.data(), head.data()}, 3, table, view());
+  }
+  uint16_t half(int d) {
+    uint16_t k, v;
+    std::memcpy(&k, view().k(BlockId{0}, 0) + (d * 16 + 3) * 2, 2);
+    std::memcpy(&v, view().v(BlockId{0}, 0) + (3 * dim_ + d) * 2, 2);
+    EXPECT_EQ(k, v);
+    return k;
+  }
+  int code(int d) {
+    const auto k = static_cast<int8_t>(view().k(BlockId{0}, 0)[d / 2 * 32 + 3 * 2 + d % 2]);
+    EXPECT_EQ(k, static_cast<int8_t>(view().v(BlockId{0}, 0)[(dim_ + d) * 2 + 1]));
+    return k;
+  }
+  float scale() {
+    const PagedKvView kv = view();
+    return kv.scales(kv.k(BlockId{0}, 0))[3] + 0 * kv.scales(kv.v(BlockId{0}, 0))[3];
+  }
+
+ private:
+  PagedKvView view() { return storage_.layer(0); }
+  int dim_;
+  KvStorage storage_;
+};
+
+TEST_P(AttentionTest, HalvesAreRoundedToNearestEven) {
+  for (const int dim : {2, 6, 8, 16, 18, 34, 600}) {
+    std::vector<float> head = random_floats(static_cast<size_t>(dim), -1, 1, static_cast<uint64_t>(dim));
+    for (size_t d = 0; d < head.size(); ++d) head[d] = std::ldexp(head[d], static_cast<int>(d) % 48 - 30);
+    const float special[] = {65519.9f, -65520.0f,   0x1.002p0f,   0x1.006p0f,
+                             0x1p-25f, -0x1.8p-25f, 0x1.ffep-15f, -0.0f};
+    std::copy_n(special, std::min<size_t>(8, head.size()), head.begin());
+    Written written(head, DType::kF16);
+    for (int d = 0; d < dim; ++d)
+      ASSERT_EQ(written.half(d), f32_to_f16(head[static_cast<size_t>(d)])) << head[static_cast<size_t>(d)];
+  }
+}
+
+TEST_P(AttentionTest, CodesFollowTheLargestValueOfTheHead) {
+  for (const int dim : {2, 6, 8, 16, 18, 34, 128, 512}) {
+    for (const int exponent : {-140, -101, -100, -20, 0, 100}) {
+      std::vector<float> head = random_floats(static_cast<size_t>(dim), -1, 1, static_cast<uint64_t>(dim));
+      for (float& value : head) value = std::ldexp(value, exponent);
+      const Codes expected = codes_of(head.data(), dim, 127);
+      Written written(head, DType::kI8);
+      EXPECT_EQ(written.scale(), expected.scale);
+      for (int d = 0; d < dim; ++d) ASSERT_EQ(written.code(d), expected.codes[static_cast<size_t>(d)]) << dim;
+    }
+    for (const float bad : {std::nanf(""), -std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
+      std::vector<float> head(static_cast<size_t>(dim), 1.0f);
+      head.back() = bad;
+      EXPECT_TRUE(std::isnan(Written(head, DType::kI8).scale())) << bad;
+    }
+  }
+}
+
+// The weights of an int8 cache are rounded relative to the largest; values of very different sizes and heads
+// of zeros must not spoil that.
+TEST_P(AttentionTest, Int8ValuesOfAllSizes) {
+  const Shape shape{4, 1, 64, DType::kI8};
+  Cache cache(shape, 40);
+  Sequence s = cache.make_sequence(290, 9);
+  for (size_t t = 0; t < 290; ++t) {
+    const float factor = t % 5 == 0 ? 0.0f : std::ldexp(1.0f, -static_cast<int>(t % 7));
+    for (size_t d = 0; d < 64; ++d) s.v[t * 64 + d] *= factor;
+  }
+  const auto params = params_for(shape);
+  expect_close(cache, s, params, step(cache, {{&s, 0, s.tokens}}, params, pool_), 0, 7);
+  std::fill(s.v.begin(), s.v.end(), 0.0f);
+  for (const float value : step(cache, {{&s, 0, s.tokens}}, params, pool_)) ASSERT_EQ(value, 0.0f);
 }
 
 // The converted result is that of the rows, for decoding (split and not), prompts and shared tiles.

@@ -74,12 +74,16 @@ TEST_P(SharedPrefixesTest, AttentionIsThatOfEverySequenceAlone) {
   for (int i = 0; i < 23; ++i) list.push_back({0, 35, 560 + 7 * (i % 5)});
   list.insert(list.end(), {{1, 64, 1030}, {1, 64, 1024}, {1, 48, 768}, {2, 0, 40}});
   build(list);
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kI8}) {
     KvStorage kv({1, kKvHeads, kDim, dtype}, kBlocks);
-    const std::vector<float> fill = random_floats(kv.bytes() / dtype_bytes(dtype), -2, 2, 3);
-    for (size_t i = 0; i < fill.size(); ++i) {  // the format of the areas does not matter here
-      if (dtype == DType::kF32) {
+    // The format of the areas does not matter here; the scales of int8 are floats, its codes may be anything.
+    const bool halves = dtype_bytes(dtype) == 2;
+    const std::vector<float> fill = random_floats(kv.bytes() / (halves ? 2 : 4), -2, 2, 3);
+    for (size_t i = 0; i < fill.size(); ++i) {
+      if (!halves) {
         reinterpret_cast<float*>(kv.layer(0).base)[i] = fill[i];
+      } else if (dtype == DType::kF16) {
+        reinterpret_cast<uint16_t*>(kv.layer(0).base)[i] = f32_to_f16(fill[i]);
       } else {
         reinterpret_cast<uint16_t*>(kv.layer(0).base)[i] = f32_to_bf16(fill[i]);
       }

@@ -12,9 +12,21 @@ TEST(KvStorage, SizesFollowTheShape) {
   const KvShape bf16{3, 2, 6, DType::kBF16}, f32{3, 2, 6, DType::kF32};
   EXPECT_EQ(kv_block_bytes(bf16), 3u * 2 * 2 * 16 * 6 * 2);  // layers, heads, K and V, tokens, dims, bytes
   EXPECT_EQ(kv_block_bytes(f32), 2 * kv_block_bytes(bf16));
+  EXPECT_EQ(kv_block_bytes({3, 2, 6, DType::kF16}), kv_block_bytes(bf16));
+  // int8: codes, and a float scale for each token and head of K and of V.
+  EXPECT_EQ(kv_block_bytes({3, 2, 6, DType::kI8}), 3u * 2 * 2 * 16 * (6 + 4));
   KvStorage storage(bf16, 5);
   EXPECT_EQ(storage.num_blocks(), 5);
   EXPECT_EQ(storage.bytes(), 5 * kv_block_bytes(bf16));
+}
+
+TEST(KvStorage, ScalesLieBehindTheCodes) {
+  KvStorage storage({1, 2, 6, DType::kI8}, 2);
+  const PagedKvView view = storage.layer(0);
+  uint8_t *const k = view.k(BlockId{1}, 1), *const v = view.v(BlockId{1}, 1);
+  EXPECT_EQ(reinterpret_cast<uint8_t*>(view.scales(k)), k + 6 * 16);
+  EXPECT_EQ(reinterpret_cast<uint8_t*>(view.scales(k) + 16), v);
+  EXPECT_EQ(view.k(BlockId{0}, 0) + storage.bytes(), reinterpret_cast<uint8_t*>(view.scales(v) + 16));
 }
 
 TEST(KvStorage, AreasOfLayersBlocksAndHeadsDoNotOverlap) {
@@ -58,7 +70,7 @@ TEST(KvStorage, CopyBlockCopiesAllLayersAndHeadsAndNothingElse) {
 
 TEST(KvStorageDeathTest, RejectsShapesThatNoKernelReads) {
   EXPECT_DEATH(KvStorage({1, 1, 7, DType::kBF16}, 1), "head_dim 7 is odd");
-  EXPECT_DEATH(KvStorage({1, 1, 8, DType::kF16}, 1), "dtype");
+  EXPECT_DEATH(KvStorage({1, 1, 514, DType::kI8}, 1), "head_dim 514");
 }
 
 }  // namespace
