@@ -82,7 +82,7 @@ def test_a_file_in_four_bits_still_makes_sense(tmp_path):
 
 
 def test_what_is_no_whole_number_of_blocks_is_told(tmp_path):
-    code, _, stderr = run(model_path(), tmp_path / "k.gguf", "--format", "gguf", "--type", "q4_k")
+    code, _, stderr = run(TINY, tmp_path / "k.gguf", "--format", "gguf", "--type", "q4_k")
     assert code == 0, stderr
     assert "tensors have rows that are no whole blocks of 256: they are Q8_0" in stderr
 

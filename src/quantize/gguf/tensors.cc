@@ -220,13 +220,20 @@ Result<GgufTensorPlan> plan_gguf(std::vector<std::shared_ptr<const model::GgufFi
   Planner planner(type);
   for (const auto& file : files) {
     for (const model::GgufTensor& tensor : file->tensors()) {
-      const auto depth = static_cast<int64_t>(tensor.dims[0]);
-      const bool wanted = is_matrix(tensor);
-      if (!wanted || tensor.type == static_cast<uint32_t>(type_of(tensor.name, depth, type))) {
+      if (!is_matrix(tensor)) {
         planner.add_raw(tensor);
         continue;
       }
+      const auto depth = static_cast<int64_t>(tensor.dims[0]);
       const auto rows = static_cast<int64_t>(tensor.dims[1] * tensor.dims[2] * tensor.dims[3]);
+      const GgmlType to = type_of(tensor.name, depth, type);
+      // A wider type than the one asked for adds nothing to what is narrower already.
+      const bool stays =
+          to != type && tensor.data.size() <= row_bytes(to, depth) * static_cast<uint64_t>(rows);
+      if (stays || tensor.type == static_cast<uint32_t>(to)) {
+        planner.add_raw(tensor);
+        continue;
+      }
       const std::string name = model::hf_tensor_name(tensor.name, architecture);
       Readers parts;
       parts.push_back(PAGODA_TRY(source->matrix(name, rows, depth)));

@@ -38,8 +38,8 @@ struct GgufTensorPlan {
 // stay floats. Rows that are no whole blocks get Q8_0, or F16 when they are no whole blocks of that either.
 Result<GgufTensorPlan> plan_folder(const model::Checkpoint& checkpoint, GgmlType type);
 
-// Of a GGUF file or set, whatever its architecture: tensors that have their type already, and all that are no
-// matrices, are copied as they are.
+// Of a GGUF file or set, whatever its architecture: tensors that have their type already, those that are
+// smaller than in the type that stands in for the one asked for, and all that are no matrices, are copied.
 Result<GgufTensorPlan> plan_gguf(std::vector<std::shared_ptr<const model::GgufFile>> files,
                                  model::Architecture architecture, GgmlType type);
 

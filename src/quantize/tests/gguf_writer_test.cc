@@ -183,6 +183,27 @@ TEST(Gguf, OfAGgufFileKeepsItsKeysAndWhatHasItsTypeAlready) {
   for (const auto& path : {first, second, third}) fs::remove(path);
 }
 
+// Rows of 64 can't be Q4_K: Q8_0 stands in, but not for what has fewer bits already.
+TEST(Gguf, WidensNothingThatIsNarrowAlready) {
+  const std::string source = tiny_model("gguf_narrow_already", {64, 64, 512, 1}),
+                    first = out_path("gguf_four"), second = out_path("gguf_still_four");
+  ASSERT_TRUE(write(source, first, GgmlType::kQ4_0));
+  ASSERT_TRUE(write(first, second, GgmlType::kQ4_K));
+  const auto file = model::GgufFile::open(second);
+  ASSERT_TRUE(file);
+  const auto type = [&](std::string_view name) {
+    for (const auto& tensor : file->tensors()) {
+      if (tensor.name == name) return std::string(ggml_type_name(tensor.type));
+    }
+    return std::string();
+  };
+  EXPECT_EQ(type("token_embd.weight"), "Q8_0");
+  EXPECT_EQ(type("blk.0.attn_q.weight"), "Q4_0");
+  EXPECT_EQ(type("blk.0.ffn_down.weight"), "Q4_K");
+  fs::remove(first);
+  fs::remove(second);
+}
+
 TEST(Gguf, LeavesNothingWhenItIsInterrupted) {
   const std::string source = tiny_model("gguf_stop"), out = out_path("gguf_stop");
   int calls = 0;
