@@ -261,7 +261,8 @@ void add_quantize_flags(CLI::App& app, QuantizeFlags& flags) {
   of_folders(app.add_option("--group-size", flags.group_size,
                             "columns that share a scale: 32, 64, 128, or -1 for all of a row"))
       ->capture_default_str();
-  of_folders(app.add_flag("--sym", flags.sym, "without zero points"));
+  of_folders(
+      app.add_flag("--sym", flags.sym, "without zero points, which GPTQ folders for vLLM must not have"));
   of_folders(app.add_flag("--desc-act", flags.desc_act, "with gptq: the most active inputs first"));
   of_folders(app.add_option(
                  "--calibration", flags.calibration,

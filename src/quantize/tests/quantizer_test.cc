@@ -42,6 +42,11 @@ TEST_P(QuantizeRtn, LoadsAsTheCodesSay) {
   const auto result = quantize({original, out, options, {}}, pool, {});
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_FALSE(fs::exists(out + ".partial"));
+  if (options.method != Method::kInt8) {
+    // What tests/interop found the others to load.
+    const auto config = model::read_json_object(out + "/config.json").value();
+    EXPECT_EQ(config["quantization_config"]["checkpoint_format"], options.symmetric ? "gptq" : "gptq_v2");
+  }
   const model::Checkpoint made = open(out);
   EXPECT_THAT(made.quantization, testing::HasSubstr(options.bits == 4 ? "4-bit" : "8-bit"));
   for (const Linear& linear : layer_linears(original.config, 1)) {
@@ -91,7 +96,7 @@ TEST(Quantize, ACancelledRunGoesOn) {
   hooks.cancelled = nullptr;
   ASSERT_TRUE(quantize({original, out, options, {}}, pool, hooks));
   EXPECT_EQ(skipped, 7);
-  EXPECT_EQ(open(out).quantization, "gptq 4-bit g32");
+  EXPECT_EQ(open(out).quantization, "gptq_v2 4-bit g32");
   EXPECT_FALSE(fs::exists(out + "/quantize-state.json"));
 }
 
@@ -119,7 +124,7 @@ TEST(QuantizeGptq, AnEndedRunGoesOnToTheSameFiles) {
   options.method = Method::kGptq;
   options.group_size = 32;
   ASSERT_TRUE(quantize({original, whole, options, some_samples()}, pool, {}));
-  EXPECT_EQ(open(whole).quantization, "gptq 4-bit g32");
+  EXPECT_EQ(open(whole).quantization, "gptq_v2 4-bit g32");
   int64_t done = 0, skipped = 0;
   Hooks hooks;
   hooks.progress = [&](const Hooks::Progress& progress) {

@@ -52,6 +52,10 @@ std::vector<uint32_t> pack_zeros(const CodedMatrix& matrix, int added, FieldOf f
 
 }  // namespace
 
+const char* gptq_format(bool symmetric) {
+  return symmetric ? "gptq" : "gptq_v2";
+}
+
 std::vector<OutTensor> gptq_tensors(const std::string& stem, const CodedMatrix& matrix) {
   const CodedShape& shape = matrix.shape;
   const int bits = shape.grid.bits, per_word = 32 / bits;
@@ -65,7 +69,8 @@ std::vector<OutTensor> gptq_tensors(const std::string& stem, const CodedMatrix& 
                                                                     << (bits * (k % per_word));
     }
   }
-  const auto zeros = pack_zeros(matrix, -1, [&](int64_t n) { return static_cast<int>(n % per_word); });
+  const int added = shape.grid.symmetric ? -1 : 0;
+  const auto zeros = pack_zeros(matrix, added, [&](int64_t n) { return static_cast<int>(n % per_word); });
   std::vector<uint32_t> groups(matrix.group_of.begin(), matrix.group_of.end());
   std::vector<OutTensor> out;
   out.push_back(words(stem + ".qweight", {shape.depth / per_word, shape.rows}, weight));

@@ -10,7 +10,12 @@
 
 namespace pagoda::quantize {
 
-// "<stem>.qweight", ".qzeros" (minus one, format "gptq"), ".scales" in f16 and ".g_idx". Rows and depth are
+// The format of a GPTQ folder: "gptq", whose zero points are stored minus one, for symmetric codes, which
+// every tool reads. With zero points of their own it is "gptq_v2", which stores them as they are: GPTQModel
+// refuses "gptq" of others there, as some of them got the one wrong.
+const char* gptq_format(bool symmetric);
+
+// "<stem>.qweight", ".qzeros" (as gptq_format says), ".scales" in f16 and ".g_idx". Rows and depth are
 // multiples of 32 / bits.
 std::vector<OutTensor> gptq_tensors(const std::string& stem, const CodedMatrix& matrix);
 

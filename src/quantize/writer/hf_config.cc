@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "model/loader/json_file.h"
+#include "quantize/writer/code_formats.h"
 
 namespace pagoda::quantize {
 namespace {
@@ -221,7 +222,7 @@ Json gptq_section(const Options& options) {
           {"static_groups", options.method == Method::kGptq && !options.act_order},
           {"true_sequential", false},
           {"lm_head", false},
-          {"checkpoint_format", "gptq"},
+          {"checkpoint_format", gptq_format(options.symmetric)},
           {"meta", {{"quantizer", {fmt::format("pagoda {}", method_name(options.method))}}}}};
 }
 
