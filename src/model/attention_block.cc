@@ -46,7 +46,7 @@ void AttentionBlock::run(const AttentionWeights& weights, int layer, KvStorage& 
   const int64_t window = config_.layer_window[static_cast<size_t>(layer)];
   stream.project(weights.qkv, weights.norm, qkv_);
   const PagedKvView view = kv.layer(layer);
-  finish_qkv(weights, rope_of(window), view, stream);
+  finish_qkv(weights, layer, view, stream);
   const int64_t q_width = int64_t{config_.num_heads} * config_.head_dim;
   kernels::AttentionParams params;
   params.num_heads = config_.num_heads;
@@ -71,8 +71,9 @@ void AttentionBlock::run(const AttentionWeights& weights, int layer, KvStorage& 
 }
 
 // Per-head norms (Qwen 3, Gemma 3) and RoPE on q and k, in place; k and v go to the cache.
-void AttentionBlock::finish_qkv(const AttentionWeights& weights, const kernels::RopeTable& rope,
-                                const PagedKvView& kv, ResidualStream& stream) noexcept {
+void AttentionBlock::finish_qkv(const AttentionWeights& weights, int layer, const PagedKvView& kv,
+                                ResidualStream& stream) noexcept {
+  const kernels::RopeTable& rope = rope_of(config_.layer_window[static_cast<size_t>(layer)]);
   const int64_t num_tokens = stream.num_tokens();
   const Projection& qkv = weights.qkv;
   // A row costs a few microseconds: 16 rows are a chunk worth the join.
@@ -86,10 +87,14 @@ void AttentionBlock::finish_qkv(const AttentionWeights& weights, const kernels::
       const int64_t position = positions_[static_cast<size_t>(token)];
       finish_heads(row + qkv.offset(0), config_.num_heads, weights.q_norm, rope, position);
       finish_heads(k, config_.num_kv_heads, weights.k_norm, rope, position);
+      key_balance_.apply(layer, row + qkv.offset(0), k);
       const auto sequence = static_cast<size_t>(sequence_of_[static_cast<size_t>(token)]);
       kernels::write_kv_token({k, row + qkv.offset(2)}, position, sequences_[sequence].block_table, kv);
     }
   });
+  if (!key_balance_.is_measuring()) return;
+  for (int64_t token = 0; token < num_tokens; ++token)
+    key_balance_.observe(layer, qkv_.row(token) + qkv.offset(1));
 }
 
 void AttentionBlock::finish_heads(float* heads, int count, const NormWeights& norm,

@@ -8,6 +8,7 @@
 #include "kernels/rope.h"
 #include "model/config.h"
 #include "model/decoder_weights.h"
+#include "model/key_balance.h"
 #include "model/model.h"
 #include "model/residual_stream.h"
 
@@ -30,13 +31,16 @@ class AttentionBlock {
   // Writes the keys and values of layer `layer` and adds the attention's output to the stream.
   void run(const AttentionWeights& weights, int layer, KvStorage& kv, ResidualStream& stream) noexcept;
 
+  // For caches of int8 codes.
+  KeyBalance& key_balance() noexcept { return key_balance_; }
+
   size_t scratch_bytes() const noexcept { return qkv_.bytes() + attended_.bytes(); }
 
  private:
   const kernels::RopeTable& rope_of(int64_t window) const noexcept {
     return window > 0 && config_.has_rope_sliding ? rope_sliding_ : rope_;
   }
-  void finish_qkv(const AttentionWeights& weights, const kernels::RopeTable& rope, const PagedKvView& kv,
+  void finish_qkv(const AttentionWeights& weights, int layer, const PagedKvView& kv,
                   ResidualStream& stream) noexcept;
   void finish_heads(float* heads, int count, const NormWeights& norm, const kernels::RopeTable& rope,
                     int64_t position) noexcept;
@@ -44,6 +48,7 @@ class AttentionBlock {
   const ModelConfig& config_;
   int64_t max_context_;
   kernels::RopeTable rope_, rope_sliding_;
+  KeyBalance key_balance_;
   Rows qkv_;       // q, k, v of all tokens
   Rows attended_;  // heads side by side
   kernels::AttentionScratch scratch_;

@@ -21,6 +21,7 @@ namespace {
 
 // Random tokens that show which groups hold the outlier channels; their shares hardly change with more.
 constexpr int64_t kMeasuredTokens = 64;
+constexpr int kMeasuredBlocks = kMeasuredTokens / kKvBlockTokens;
 
 class LayeredDecoder final : public Decoder {
  public:
@@ -41,9 +42,11 @@ class LayeredDecoder final : public Decoder {
   void forward_hidden(const ForwardInput& input, KvStorage& kv, float* rows) noexcept override;
   // Decides which groups of the inputs are wide (model/wide_groups.h); once, before the first step.
   void set_activation_precision();
+  // Measures what keys are divided by (model/key_balance.h); once, after that.
+  void balance_keys();
 
  private:
-  void measure_groups(GroupStatistics& statistics);
+  void run_random_tokens(KvStorage& kv) noexcept;
   void set_wide_groups(const GroupStatistics& statistics);
   void set_narrow_groups();
   void run_layers(const ForwardInput& input, KvStorage& kv) noexcept;
@@ -169,13 +172,26 @@ void LayeredDecoder::set_activation_precision() {
   if (options_.activation_precision == ActivationPrecision::kInt16) return;  // what load() left
   if (options_.activation_precision == ActivationPrecision::kInt8) return set_narrow_groups();
   GroupStatistics statistics;
-  measure_groups(statistics);
+  KvStorage kv(kv_shape(), kMeasuredBlocks);
+  stream_.measure(&statistics);
+  run_random_tokens(kv);
+  stream_.measure(nullptr);
   set_wide_groups(statistics);
 }
 
-// Runs random tokens and collects what the inputs of all projections look like. The limits of a step must not
-// show in the result: a server with another step budget would answer with other tokens.
-void LayeredDecoder::measure_groups(GroupStatistics& statistics) {
+void LayeredDecoder::balance_keys() {
+  if (options_.kv_dtype != DType::kI8) return;
+  KvShape exact = kv_shape();
+  exact.dtype = DType::kF32;
+  KvStorage kv(exact, kMeasuredBlocks);
+  attention_.key_balance().begin_measuring(config_);
+  run_random_tokens(kv);
+  attention_.key_balance().finish_measuring();
+}
+
+// For those who look at what happens meanwhile. The limits of a step must not show in the result: a server
+// with another step budget would answer with other tokens.
+void LayeredDecoder::run_random_tokens(KvStorage& kv) noexcept {
   constexpr uint64_t kSeed = 1;
   const int64_t count = measured_tokens(config_);
   std::vector<TokenId> tokens;
@@ -185,10 +201,8 @@ void LayeredDecoder::measure_groups(GroupStatistics& statistics) {
   }
   std::vector<BlockId> table;
   for (int32_t block = 0; block * kKvBlockTokens < count; ++block) table.push_back(BlockId{block});
-  KvStorage kv(kv_shape(), static_cast<int>(table.size()));
   kernels::AttentionSequence sequence;
   sequence.block_table = table;
-  stream_.measure(&statistics);
   for (int64_t done = 0; done < count; done += sequence.num_tokens) {
     sequence.first_position = done;
     sequence.num_tokens = std::min(count - done, options_.max_tokens);
@@ -196,7 +210,6 @@ void LayeredDecoder::measure_groups(GroupStatistics& statistics) {
                                                                 static_cast<size_t>(sequence.num_tokens));
     forward({chunk, std::span(&sequence, 1), {}}, kv, nullptr);
   }
-  stream_.measure(nullptr);
 }
 
 void LayeredDecoder::set_wide_groups(const GroupStatistics& statistics) {
@@ -232,6 +245,7 @@ Result<std::unique_ptr<Decoder>> load_decoder(const Checkpoint& checkpoint, cons
   roomy.max_context = std::max(options.max_context, measured_tokens(config));
   auto decoder = std::make_unique<LayeredDecoder>(config, roomy, std::move(weights), pool);
   decoder->set_activation_precision();
+  decoder->balance_keys();
   return std::unique_ptr<Decoder>(std::move(decoder));
 }
 
