@@ -48,15 +48,17 @@ struct PlannedModel {
 std::string short_format(const RunPlan& plan) {
   const model::Checkpoint& checkpoint = plan.checkpoint;
   if (plan.decoder.precision == model::WeightPrecision::kFloat32) return "float32";
-  if (!checkpoint.rounding.empty()) return checkpoint.rounding;
-  if (!checkpoint.quantization.empty()) return checkpoint.quantization;
+  const bool layers_as_stored = checkpoint.rounding.empty() || checkpoint.rounding == model::kHeadRounding;
+  if (!layers_as_stored) return checkpoint.rounding;
+  const std::string head = checkpoint.rounding.empty() ? "" : ", head int8";
+  if (!checkpoint.quantization.empty()) return checkpoint.quantization + head;
   // The commonest type of a GGUF's tensors. Norms are F32 in all of them and say nothing.
   std::map<std::string, int> counts;
   for (const auto& tensor : checkpoint.tensors->list()) {
     if (tensor.shape.size() > 1) ++counts[tensor.format];
   }
   const auto commonest = std::ranges::max_element(counts, {}, [](const auto& count) { return count.second; });
-  return commonest == counts.end() ? checkpoint.format : commonest->first;
+  return commonest == counts.end() ? checkpoint.format : commonest->first + head;
 }
 
 class Evaluation {

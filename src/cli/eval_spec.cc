@@ -17,8 +17,8 @@ Error spec_error(const std::string& text, std::string_view what) {
 }
 
 bool changes_results(std::string_view arg) {
-  static constexpr std::array<std::string_view, 4> kFlags = {
-      "--dtype=", "--quantization=", "--kv-cache-dtype=", "--activation-precision="};
+  static constexpr std::array<std::string_view, 5> kFlags = {
+      "--dtype=", "--quantization=", "--head-dtype=", "--kv-cache-dtype=", "--activation-precision="};
   return std::ranges::any_of(kFlags, [&](std::string_view flag) { return arg.starts_with(flag); });
 }
 

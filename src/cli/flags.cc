@@ -52,6 +52,10 @@ void add_engine_flags(CLI::App& app, EngineFlags& flags) {
       "compressed-tensors, bitsandbytes or gguf: what the checkpoint has to be quantised with; bf16 (or "
       "fp16): "
       "it has to be of floats, which run as bf16; auto: as it is");
+  add(app, "--head-dtype", flags.head_dtype,
+      "token embedding and output head, where they are floats: int8 rounds them while they are loaded; "
+      "bfloat16 leaves them; auto: int8 in a folder whose layers are quantised")
+      ->check(CLI::IsMember({"auto", "int8", "bfloat16"}));
   add(app, "--kv-cache-dtype", flags.kv_cache_dtype,
       "of keys and values; int8: half of bfloat16's memory; auto: bfloat16, float32 with --dtype float32")
       ->check(CLI::IsMember(kKvCacheDtypes));

@@ -14,6 +14,7 @@ struct EngineFlags {
   std::string model;
   std::string dtype = "auto";                 // auto, float32
   std::string quantization = "auto";          // see model::open_checkpoint
+  std::string head_dtype = "auto";            // auto, int8, bfloat16
   std::string kv_cache_dtype = "auto";        // auto, bfloat16, float16, float32, int8; see kv_dtype_of()
   std::string activation_precision = "auto";  // auto, int8, mixed, int16
   std::string max_model_len;                  // "32k" form; empty: the model's own

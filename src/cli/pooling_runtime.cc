@@ -65,6 +65,11 @@ Result<void> plan_encoder(const EngineFlags& flags, PoolingPlan& plan) {
                                   "it is stored",
                                   flags.quantization, flags.model));
   }
+  if (flags.head_dtype == "int8") {
+    return wrong_flag("--head-dtype", fmt::format("--head-dtype is int8, but {} is an encoder, which runs as "
+                                                  "it is stored",
+                                                  flags.model));
+  }
   plan.encoder = PAGODA_TRY(model::open_encoder_checkpoint(flags.model));
   plan.isa = PAGODA_TRY(choose_isa());
   const int available = read_resource_limits().cpus;

@@ -99,4 +99,11 @@ Result<Checkpoint> open_checkpoint(const std::string& path, const std::string& q
   return checkpoint;
 }
 
+void round_head(Checkpoint& checkpoint) {
+  if (!checkpoint.rounding.empty()) return;  // it is among what is rounded already
+  checkpoint.tensors = std::make_unique<RoundedSource>(std::move(checkpoint.tensors), std::nullopt);
+  checkpoint.rounding = kHeadRounding;
+  checkpoint.format += ", head int8 at load";
+}
+
 }  // namespace pagoda::model

@@ -30,11 +30,15 @@ struct FimTokens {
   std::optional<TokenId> prefix, suffix, middle, pad, repo, separator;
 };
 
+// Checkpoint::rounding of floats in the token embedding and the output head alone.
+inline constexpr char kHeadRounding[] = "int8-head";
+
 struct Checkpoint {
   std::string path;
   std::vector<ModelFile> files;  // those with weights
   std::string quantization;  // how the weights of a folder are quantised: "gptq 4-bit g128"; empty: floats
-  std::string rounding;      // "int8" or "int4" when float weights are rounded while they are read
+  // "int8", "int4" or kHeadRounding when floats are rounded while they are read
+  std::string rounding;
   std::string packed_cache;  // the file to keep packed weights in (packed_cache.h); empty: none
   std::string name;          // default served model name: the file or folder name without extension
   std::string format;        // for people: "GGUF v3 (Q4_1 210, F32 61, Q8_0 1)", "safetensors (BF16)"
@@ -58,5 +62,9 @@ struct Checkpoint {
 // while they are read; or "bf16" or "fp16" for a checkpoint that has to be of floats. kIo, kCorruptFile,
 // kUnsupportedModel or kInvalidArgument, in one line that names the file and what in it.
 Result<Checkpoint> open_checkpoint(const std::string& path, const std::string& quantization = "auto");
+
+// From now on the token embedding and the output head are read rounded to 8 bits, if they are floats
+// (loader/rounded_source.h).
+void round_head(Checkpoint& checkpoint);
 
 }  // namespace pagoda::model

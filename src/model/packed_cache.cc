@@ -257,7 +257,7 @@ Result<void> pack_or_reuse(const Checkpoint& checkpoint, WeightPacker& packer, C
   }
   const PackedCache cache(checkpoint.packed_cache,
                           {PAGODA_VERSION, packer.precision(), checkpoint.files,
-                           checkpoint.rounding.empty() ? checkpoint.quantization : checkpoint.rounding});
+                           checkpoint.quantization + checkpoint.rounding});
   if (auto panels = cache.load(packer, pool)) {
     packer.use(panels->specs, panels->memory);
     log::info("packed cache {}: used", cache.path());

@@ -155,8 +155,9 @@ Result<std::unique_ptr<MatrixReader>> RoundedSource::matrix(const std::string& n
   auto floats = PAGODA_TRY(source_->matrix(name, rows, depth));
   if (floats->scheme().bits != 0 || is_router(name) || name == "model.embed_positions.weight") return floats;
   const bool outside_layers = name == "model.embed_tokens.weight" || name == "lm_head.weight";
-  const Rounding rounding = outside_layers ? Rounding::kInt8 : rounding_;
-  return std::unique_ptr<MatrixReader>(std::make_unique<RoundedMatrix>(std::move(floats), rounding));
+  const std::optional<Rounding> rounding = outside_layers ? Rounding::kInt8 : layers_;
+  if (!rounding) return floats;
+  return std::unique_ptr<MatrixReader>(std::make_unique<RoundedMatrix>(std::move(floats), *rounding));
 }
 
 }  // namespace pagoda::model

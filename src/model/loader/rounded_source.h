@@ -8,12 +8,13 @@
 // square error is 8.6 % of the weights' with them, 11.1 % with scale = max|w| / 7.5 and 10.0 % with -8 for
 // the largest; on the layers of Qwen2.5-Coder-0.5B 7.9, 10.2 and 10.7 %.
 //
-// The layers' projections are rounded to what is asked for, the token embedding and the output head to int8
-// in both cases: a step reads all of the head, in small models a quarter of the weights. Routers of experts
-// and learned positions stay floats.
+// The layers' projections are rounded to what is asked for (or not at all), the token embedding and the output
+// head to int8 in every case: a step reads all of the head, in small models a quarter of the weights. Routers
+// of experts and learned positions stay floats, and what the file has as codes stays as it is.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,8 +52,8 @@ class RoundedMatrix final : public MatrixReader {
 
 class RoundedSource final : public TensorSource {
  public:
-  RoundedSource(std::unique_ptr<TensorSource> source, Rounding rounding)
-      : source_(std::move(source)), rounding_(rounding) {}
+  RoundedSource(std::unique_ptr<TensorSource> source, std::optional<Rounding> layers)
+      : source_(std::move(source)), layers_(layers) {}
 
   std::vector<TensorInfo> list() const override { return source_->list(); }
   bool contains(const std::string& name) const override { return source_->contains(name); }
@@ -64,7 +65,7 @@ class RoundedSource final : public TensorSource {
 
  private:
   std::unique_ptr<TensorSource> source_;
-  Rounding rounding_;
+  std::optional<Rounding> layers_;
 };
 
 }  // namespace pagoda::model

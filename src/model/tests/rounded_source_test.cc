@@ -146,6 +146,23 @@ TEST_F(QuantizationChoice, RoundsFloats) {
   }
 }
 
+TEST_F(QuantizationChoice, RoundsTheHeadAlone) {
+  auto checkpoint = open_checkpoint(path_);
+  ASSERT_TRUE(checkpoint) << checkpoint.error().message;
+  round_head(*checkpoint);
+  const auto bits = [&](const std::string& name, int64_t rows) {
+    return (*checkpoint->tensors->matrix(name, rows, 32))->scheme().bits;
+  };
+  EXPECT_EQ(bits("model.layers.0.self_attn.q_proj.weight", 32), 0);
+  EXPECT_EQ(bits("model.embed_tokens.weight", 8), 8);
+  EXPECT_EQ(bits("lm_head.weight", 8), 8);
+  EXPECT_EQ(checkpoint->rounding, kHeadRounding);
+  EXPECT_EQ(checkpoint->format, "GGUF v3 (F32 12), head int8 at load");
+  auto rounded = open_checkpoint(path_, "int4");
+  round_head(*rounded);
+  EXPECT_EQ(rounded->rounding, "int4");
+}
+
 TEST_F(QuantizationChoice, ContradictionsAreNamed) {
   expect_error("int3", "--quantization is 'int3'; known are auto, int8");
   expect_error("gptq", "--quantization is gptq, but this is no Hugging Face folder");
