@@ -43,7 +43,8 @@ void add_model_flag(CLI::App& app, EngineFlags& flags) {
   app.add_option("model,--model", flags.model, "GGUF file or Hugging Face folder")->required();
 }
 
-void add_engine_flags(CLI::App& app, EngineFlags& flags) {
+// How numbers are kept and multiplied.
+void add_number_flags(CLI::App& app, EngineFlags& flags) {
   add(app, "--dtype", flags.dtype,
       "auto: weights as the file has them, activations int8 or bf16; float32: exact")
       ->check(CLI::IsMember({"auto", "float32"}));
@@ -68,6 +69,10 @@ void add_engine_flags(CLI::App& app, EngineFlags& flags) {
       "where to keep the weights as they lie in memory, for starts in a fraction of the time; auto: a file "
       "beside the "
       "model; else a folder; off: nowhere");
+}
+
+void add_engine_flags(CLI::App& app, EngineFlags& flags) {
+  add_number_flags(app, flags);
   add(app, "--max-model-len", flags.max_model_len,
       "longest prompt + output in tokens (32k form too); default: the model's");
   add(app, "--kv-cache-memory-bytes", flags.kv_cache_memory_bytes,
@@ -265,8 +270,13 @@ void add_quantize_flags(CLI::App& app, QuantizeFlags& flags) {
   of_folders(app.add_option("--group-size", flags.group_size,
                             "columns that share a scale: 32, 64, 128, or -1 for all of a row"))
       ->capture_default_str();
-  of_folders(
-      app.add_flag("--sym", flags.sym, "without zero points, which GPTQ folders for vLLM must not have"));
+  CLI::Option* const sym = of_folders(
+      app.add_flag("--sym", flags.sym, "without zero points: what gptq and rtn do anyway, and int8 always"));
+  of_folders(app.add_flag(
+                 "--asym", flags.asym,
+                 "gptq and rtn with zero points, which lose less: format gptq_v2, which GPTQModel loads and "
+                 "vLLM does not; awq has them always"))
+      ->excludes(sym);
   of_folders(app.add_flag("--desc-act", flags.desc_act, "with gptq: the most active inputs first"));
   of_folders(app.add_option(
                  "--calibration", flags.calibration,

@@ -114,7 +114,7 @@ struct QuantizeFlags {
   std::string method = "gptq";
   int bits = 0;  // 0: the method's own
   int64_t group_size = 128;
-  bool sym = false;
+  bool sym = false, asym = false;
   bool desc_act = false;
   std::string calibration = "builtin";  // or a file
   int64_t samples = 128, sample_tokens = 512;

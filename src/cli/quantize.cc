@@ -34,7 +34,12 @@ Result<quantize::Options> make_options(const QuantizeFlags& flags) {
   const int usual_bits = options.method == quantize::Method::kInt8 ? 8 : 4;
   options.bits = flags.bits != 0 ? flags.bits : usual_bits;
   options.group_size = flags.group_size;
-  options.symmetric = flags.sym;
+  const bool always_symmetric = options.method == quantize::Method::kInt8;
+  if (always_symmetric && flags.asym) {
+    return make_error(ErrorKind::kInvalidArgument, "--asym: the method int8 has no zero points", "--asym");
+  }
+  const bool always_asymmetric = options.method == quantize::Method::kAwq;
+  options.symmetric = flags.sym || (!always_asymmetric && !flags.asym);
   options.act_order = flags.desc_act;
   return options;
 }

@@ -255,9 +255,8 @@ Result<void> pack_or_reuse(const Checkpoint& checkpoint, WeightPacker& packer, C
     PAGODA_TRY(packer.pack(pool));
     return {};
   }
-  const PackedCache cache(checkpoint.packed_cache,
-                          {PAGODA_VERSION, packer.precision(), checkpoint.files,
-                           checkpoint.quantization + checkpoint.rounding});
+  const PackedCache cache(checkpoint.packed_cache, {PAGODA_VERSION, packer.precision(), checkpoint.files,
+                                                    checkpoint.quantization + checkpoint.rounding});
   if (auto panels = cache.load(packer, pool)) {
     packer.use(panels->specs, panels->memory);
     log::info("packed cache {}: used", cache.path());

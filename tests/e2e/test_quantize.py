@@ -53,6 +53,16 @@ def test_four_bits_of_a_folder(tmp_path, name, method, kind):
     assert greedy(out)
 
 
+@pytest.mark.parametrize("flag, sym, layout", [("--sym", True, "gptq"), ("--asym", False, "gptq_v2")])
+def test_zero_points_have_a_format_of_their_own(tmp_path, flag, sym, layout):
+    out = tmp_path / "out"
+    code, stderr = run(TINY / "llama-tied-f32", out, "--group-size", "32", flag, *FAST)
+    assert code == 0, stderr
+    config = json.loads((out / "config.json").read_text())["quantization_config"]
+    assert config["sym"] is sym and config["checkpoint_format"] == layout
+    assert greedy(out)
+
+
 def test_eight_bits_answer_as_the_file_does(prerequisites, tmp_path):
     for method, bits in (("int8", "8"), ("rtn", "8")):
         out = tmp_path / method
@@ -90,6 +100,8 @@ def test_what_is_refused_is_one_line(prerequisites, tmp_path):
     out = tmp_path / "out"
     for arguments, expected in (
         (["--bits", "3"], "--bits is 3; 4 and 8 can be written"),
+        (["--method", "awq", "--sym"], "--sym: the method awq has zero points"),
+        (["--method", "int8", "--asym"], "--asym: the method int8 has no zero points"),
         (["--group-size", "128"], "--group-size 128 does not divide the 576 inputs"),
         (["--group-size", "64", "--calibration", empty], "the file is empty"),
         (["--group-size", "64", "--calibration", binary_file], "not a text"),

@@ -34,11 +34,11 @@ class Check:
 
 OURS = ("gptqmodel", "vllm")
 CHECKS = [
-    Check("pagoda", ("rtn", "--sym"), OURS),
-    Check("pagoda", ("gptq",), ("gptqmodel",)),  # zero points: vLLM refuses them
-    Check("pagoda", ("gptq", "--sym"), OURS),
-    Check("pagoda", ("gptq", "--sym", "--desc-act"), ("gptqmodel",)),  # vLLM has no act-order any more
-    Check("pagoda", ("gptq", "--sym", "--bits", "8"), OURS),
+    Check("pagoda", ("rtn",), OURS),
+    Check("pagoda", ("gptq", "--asym"), ("gptqmodel",)),  # zero points: vLLM refuses them
+    Check("pagoda", ("gptq",), OURS),
+    Check("pagoda", ("gptq", "--desc-act"), ("gptqmodel",)),  # vLLM has no act-order any more
+    Check("pagoda", ("gptq", "--bits", "8"), OURS),
     Check("pagoda", ("awq",), OURS),
     Check("pagoda", ("int8",), ("llmcompressor", "vllm")),
     Check("gptqmodel", ("gptq-g64",), ("gptqmodel",)),

@@ -8,9 +8,9 @@
 // square error is 8.6 % of the weights' with them, 11.1 % with scale = max|w| / 7.5 and 10.0 % with -8 for
 // the largest; on the layers of Qwen2.5-Coder-0.5B 7.9, 10.2 and 10.7 %.
 //
-// The layers' projections are rounded to what is asked for (or not at all), the token embedding and the output
-// head to int8 in every case: a step reads all of the head, in small models a quarter of the weights. Routers
-// of experts and learned positions stay floats, and what the file has as codes stays as it is.
+// The layers' projections are rounded to what is asked for (or not at all), the token embedding and the
+// output head to int8 in every case: a step reads all of the head, in small models a quarter of the weights.
+// Routers of experts and learned positions stay floats, and what the file has as codes stays as it is.
 #pragma once
 
 #include <memory>
