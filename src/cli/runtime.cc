@@ -90,6 +90,13 @@ Result<LoadedText> load_text(const model::Checkpoint& checkpoint, const std::str
   return text;
 }
 
+// In a small model a float head is more than half of what a step reads beside 4-bit layers. Rounded to 8 bits
+// it changes KL and perplexity in the fourth digit (figures in bench/README.md).
+bool wants_rounded_head(const EngineFlags& flags, const model::Checkpoint& checkpoint) {
+  if (flags.head_dtype != "auto") return flags.head_dtype == "int8";
+  return flags.dtype != "float32" && !checkpoint.quantization.empty();
+}
+
 }  // namespace
 
 DType kv_dtype_of(const EngineFlags& flags) {
@@ -110,13 +117,6 @@ Result<int> choose_threads(int asked) {
         "--threads");
   }
   return asked == 0 ? available : asked;
-}
-
-// In a small model a float head is more than half of what a step reads beside 4-bit layers. Rounded to 8 bits
-// it costs a hundredth of what the layers' rounding did (figures in bench/README.md).
-bool wants_rounded_head(const EngineFlags& flags, const model::Checkpoint& checkpoint) {
-  if (flags.head_dtype != "auto") return flags.head_dtype == "int8";
-  return flags.dtype != "float32" && !checkpoint.quantization.empty();
 }
 
 Result<RunPlan> make_run_plan(const EngineFlags& flags) {

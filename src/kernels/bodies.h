@@ -183,6 +183,11 @@ struct AttentionTile {
   float max[kAttentionRows], sum[kAttentionRows];
 };
 
+// Blocks that some row of a tile has tokens in.
+struct BlockRange {
+  int begin, end;
+};
+
 // int8 caches, on every tier: with codes q of the row (int16) and k, v of a token, and its scales,
 //   score  = float(sum of q * k) * ((q_scale * scale) * k_scale)       the sum is exact in int32
 //   weight = exp(score - max) * v_scale, as an int16 code of the row: weight * (32767 / largest) to nearest

@@ -27,6 +27,12 @@ def model_path(name=MODEL_FILE):
     return pathlib.Path(cache) / "models" / name
 
 
+def start_command(name, *arguments, **options):
+    """`pagoda NAME ARGUMENTS...`, with its output as text in pipes; options go to Popen."""
+    return subprocess.Popen([str(binary()), name, *map(str, arguments)], stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True, **options)
+
+
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -11,7 +11,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-from pagoda_server import MODEL_FILE, ROOT, binary, model_path
+from pagoda_server import MODEL_FILE, ROOT, binary, model_path, start_command
 
 FINISH_SECONDS = 240
 SHARED = pathlib.Path(os.environ.get("PAGODA_SHARED") or ROOT.parent / "shared")
@@ -22,13 +22,7 @@ WINDOW = ["--window", "64", "--max-tokens", "256"]
 
 
 def start(*arguments, **options):
-    return subprocess.Popen(
-        [str(binary()), "eval", *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **options,
-    )
+    return start_command("eval", *arguments, **options)
 
 
 def run(*arguments):

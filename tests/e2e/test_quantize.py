@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from pagoda_server import ROOT, binary, model_path
+from pagoda_server import ROOT, binary, model_path, start_command
 
 FINISH_SECONDS = 240
 FAST = ["--samples", "2", "--sample-tokens", "64"]
@@ -15,12 +15,7 @@ TINY = ROOT / "tests" / "data" / "golden" / "tiny"
 
 
 def start(*arguments):
-    return subprocess.Popen(
-        [str(binary()), "quantize", *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return start_command("quantize", *arguments)
 
 
 def run(*arguments):

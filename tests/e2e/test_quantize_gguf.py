@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from pagoda_server import ROOT, binary, model_path
+from pagoda_server import ROOT, binary, model_path, start_command
 
 FINISH_SECONDS = 240
 TINY = ROOT / "tests" / "data" / "golden" / "tiny" / "llama-tied-f32"  # a folder of floats
@@ -15,12 +15,7 @@ PROMPT = "The three primary colours are"
 
 
 def start(*arguments):
-    return subprocess.Popen(
-        [str(binary()), "quantize", *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return start_command("quantize", *arguments)
 
 
 def run(*arguments):

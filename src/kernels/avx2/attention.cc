@@ -239,10 +239,14 @@ void score_int8(AttentionTile& tile, int row, int b) {
   }
 }
 
-// Blocks that some row of a tile has tokens in.
-struct BlockRange {
-  int begin, end;
-};
+// Of lanes from 0 on.
+int32_t largest_lane(__m256i x) {
+  alignas(32) int32_t each[8];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(each), x);
+  int32_t largest = 0;
+  for (const int32_t lane : each) largest = lane > largest ? lane : largest;
+  return largest;
+}
 
 // Turns a row's weights times the values' scales into codes, which are 0 outside its range; returns what one
 // of them stands for.
@@ -260,10 +264,7 @@ float round_weights(AttentionTile& tile, int row, const BlockRange& blocks) {
     _mm256_storeu_ps(weights + t, _mm256_castsi256_ps(bits));
     largest = _mm256_max_epi32(largest, bits);
   }
-  alignas(32) int32_t each[8];
-  _mm256_store_si256(reinterpret_cast<__m256i*>(each), largest);
-  int32_t bits = 0;
-  for (const int32_t lane : each) bits = lane > bits ? lane : bits;
+  const int32_t bits = largest_lane(largest);
   float max;
   __builtin_memcpy(&max, &bits, 4);
   const __m256 factor = _mm256_set1_ps(max >= 0x1p-100f ? 32767 / max : 0);
@@ -372,10 +373,7 @@ float quantize(const float* x, int64_t size, float limit, int16_t* codes) {
     const __m256i bits = _mm256_castps_si256(load_floats(x + i, size - i));
     largest = _mm256_max_epi32(largest, _mm256_and_si256(bits, magnitude));
   }
-  alignas(32) int32_t each[8];
-  _mm256_store_si256(reinterpret_cast<__m256i*>(each), largest);
-  int32_t bits = 0;
-  for (const int32_t lane : each) bits = lane > bits ? lane : bits;
+  const int32_t bits = largest_lane(largest);
   float max;
   __builtin_memcpy(&max, &bits, 4);
   const bool finite = bits < 0x7f800000;

@@ -343,11 +343,6 @@ void score_int8(AttentionTile& tile, int first_block, int end_block) {
   for (; b < end_block; ++b) score_blocks_int8<R, 1>(tile, b);
 }
 
-// Blocks that some row of a tile has tokens in.
-struct BlockRange {
-  int begin, end;
-};
-
 // Turns a row's weights times the values' scales into codes, which are 0 outside its range; returns what one
 // of them stands for.
 float round_weights(AttentionTile& tile, int row, const BlockRange& blocks) {

@@ -14,21 +14,12 @@
 #include <vector>
 
 #include "model/loader/gguf_pre_tokenizers.h"
+#include "model/loader/gguf_token_type.h"
 
 namespace pagoda::model {
 namespace {
 
 using nlohmann::ordered_json;
-
-// tokenizer.ggml.token_type, as llama.cpp numbers it.
-enum TokenType : int32_t {
-  kNormal = 1,
-  kUnknown = 2,
-  kControl = 3,
-  kUserDefined = 4,
-  kUnused = 5,
-  kByte = 6,
-};
 
 // U+2581, SentencePiece's spelling of a space.
 constexpr std::string_view kSpaceMark = "\xE2\x96\x81";

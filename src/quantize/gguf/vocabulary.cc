@@ -15,21 +15,13 @@
 
 #include "base/log.h"
 #include "model/loader/gguf_pre_tokenizers.h"
+#include "model/loader/gguf_token_type.h"
 
 namespace pagoda::quantize {
 namespace {
 
 using Json = nlohmann::json;
-
-// tokenizer.ggml.token_type, as llama.cpp numbers it.
-enum TokenType : int32_t {
-  kNormal = 1,
-  kUnknown = 2,
-  kControl = 3,
-  kUserDefined = 4,
-  kUnused = 5,
-  kByte = 6
-};
+using enum model::GgufTokenType;
 
 // Below the score of every token that merges can make.
 constexpr float kNoScore = -1e6f;
@@ -102,7 +94,7 @@ class Writer {
   Result<void> collect_tokens();
   Result<void> collect_added();
   Result<void> collect_merges();
-  Result<void> place(const std::string& token, const Json& id, TokenType type);
+  Result<void> place(const std::string& token, const Json& id, model::GgufTokenType type);
   Result<void> write_byte_level();
   Result<void> write_sentencepiece();
   std::vector<float> scores() const;
@@ -124,7 +116,7 @@ class Writer {
   bool wrote_bos_ = false;
 };
 
-Result<void> Writer::place(const std::string& token, const Json& id, TokenType type) {
+Result<void> Writer::place(const std::string& token, const Json& id, model::GgufTokenType type) {
   const int64_t number = id.is_number_integer() ? id.get<int64_t>() : -1;
   if (number < 0 || number >= checkpoint_.config.vocab_size) {
     return corrupt(fmt::format("token '{}' has the id {}, the embedding {} rows", token, number,
@@ -149,9 +141,9 @@ Result<void> Writer::collect_tokens() {
   const bool bytes = flag(*model_, "byte_fallback");
   const std::string_view unknown = text(*model_, "unk_token");
   for (const auto& [token, id] : vocabulary->items()) {
-    const TokenType type = bytes && is_byte_token(token)          ? kByte
-                           : !unknown.empty() && token == unknown ? kUnknown
-                                                                  : kNormal;
+    const model::GgufTokenType type = bytes && is_byte_token(token)          ? kByte
+                                      : !unknown.empty() && token == unknown ? kUnknown
+                                                                             : kNormal;
     PAGODA_TRY(place(token, id, type));
   }
   return {};
@@ -165,7 +157,9 @@ Result<void> Writer::collect_added() {
     const std::string content(text(token, "content"));
     const Json* const id = find(token, "id");
     if (content.empty() || id == nullptr) return corrupt("an added token has no content or no id");
-    const TokenType type = content == unknown ? kUnknown : flag(token, "special") ? kControl : kUserDefined;
+    const model::GgufTokenType type = content == unknown       ? kUnknown
+                                      : flag(token, "special") ? kControl
+                                                               : kUserDefined;
     PAGODA_TRY(place(content, *id, type));
   }
   return {};
