@@ -278,6 +278,10 @@ void add_quantize_flags(CLI::App& app, QuantizeFlags& flags) {
                  "vLLM does not; awq has them always"))
       ->excludes(sym);
   of_folders(app.add_flag("--desc-act", flags.desc_act, "with gptq: the most active inputs first"));
+  of_folders(app.add_option("--rounding", flags.rounding,
+                            "of awq's scaled weights: gptq, the default, or nearest, which loses more, as in "
+                            "the paper"))
+      ->check(CLI::IsMember({"gptq", "nearest"}));
   of_folders(app.add_option(
                  "--calibration", flags.calibration,
                  "text to run the model on, a file like what the model will read; builtin: docs and code"))

@@ -116,6 +116,7 @@ struct QuantizeFlags {
   int64_t group_size = 128;
   bool sym = false, asym = false;
   bool desc_act = false;
+  std::string rounding;                 // of awq: gptq or nearest; empty: gptq
   std::string calibration = "builtin";  // or a file
   int64_t samples = 128, sample_tokens = 512;
   std::vector<std::string> folder_flags;  // those that were given and mean nothing for a GGUF file

@@ -41,6 +41,10 @@ Result<quantize::Options> make_options(const QuantizeFlags& flags) {
   const bool always_asymmetric = options.method == quantize::Method::kAwq;
   options.symmetric = flags.sym || (!always_asymmetric && !flags.asym);
   options.act_order = flags.desc_act;
+  if (!flags.rounding.empty() && options.method != quantize::Method::kAwq) {
+    return make_error(ErrorKind::kInvalidArgument, "--rounding is for the method awq", "--rounding");
+  }
+  if (flags.rounding == "nearest") options.rounding = quantize::Rounding::kNearest;
   return options;
 }
 

@@ -41,7 +41,7 @@ class Scaler {
     const auto shared = static_cast<size_t>(config_.num_heads / config_.num_kv_heads);
     return i / head_dim / shared * head_dim + i % head_dim;
   }
-  void share_between_heads(std::vector<float>& magnitudes) const;
+  void share_between_heads(std::vector<float>& means) const;
 
   const model::ModelConfig& config_;
   std::string prefix_;
@@ -64,11 +64,11 @@ Result<std::vector<Weights>> Scaler::weights_of(Input which) const {
 }
 
 // Heads that attend to the same values must agree on their scale.
-void Scaler::share_between_heads(std::vector<float>& magnitudes) const {
+void Scaler::share_between_heads(std::vector<float>& means) const {
   std::vector<float> sums(static_cast<size_t>(config_.num_kv_heads * config_.head_dim));
-  for (size_t i = 0; i < magnitudes.size(); ++i) sums[value_channel(i)] += magnitudes[i];
+  for (size_t i = 0; i < means.size(); ++i) sums[value_channel(i)] += means[i];
   const auto shared = static_cast<float>(config_.num_heads / config_.num_kv_heads);
-  for (size_t i = 0; i < magnitudes.size(); ++i) magnitudes[i] = sums[value_channel(i)] / shared;
+  for (size_t i = 0; i < means.size(); ++i) means[i] = sums[value_channel(i)] / shared;
 }
 
 Result<void> Scaler::divide_norm(const std::string& stem, const std::vector<float>& scales) {
@@ -122,12 +122,16 @@ Result<void> Scaler::divide_source(Input which, const std::vector<float>& scales
 
 Result<void> Scaler::scale(Input which, AwqInput& input) {
   if (which == Input::kDown && !config_.gated_feed_forward) return {};
-  if (which == Input::kAttentionOut) share_between_heads(input.magnitudes);
   auto matrices = PAGODA_TRY(weights_of(which));
   std::vector<AwqMatrix> views;
   for (const Weights& matrix : matrices) views.push_back({matrix.values.data(), matrix.linear.rows});
   const int64_t depth = matrices.front().linear.depth;
-  const CodedShape shape{0, depth, options_.columns(depth), options_.grid()};
+  const CodedShape shape = options_.shape({"", 0, depth, which});
+  input.weights = relative_weights(views, shape);
+  if (which == Input::kAttentionOut) {
+    share_between_heads(input.magnitudes);
+    share_between_heads(input.weights);
+  }
   const std::vector<float> scales = awq_scales(views, input, shape, pool_);
   for (Weights& matrix : matrices) {
     for (size_t i = 0; i < matrix.values.size(); ++i) matrix.values[i] *= scales[i % scales.size()];
@@ -135,25 +139,26 @@ Result<void> Scaler::scale(Input which, AwqInput& input) {
   }
   PAGODA_TRY(divide_source(which, scales));
   for (int64_t k = 0; k < depth; ++k) {
-    const float s = scales[static_cast<size_t>(k)];
-    input.hessian.at(k, k) /= s * s;
+    const float scale = scales[static_cast<size_t>(k)];
+    float* const row = input.hessian.row(k);
+    for (size_t j = 0; j < scales.size(); ++j) row[j] /= scale * scales[j];
   }
   return {};
 }
 
 }  // namespace
 
-Result<LayerImportance> scale_layer(const AwqLayer& layer, LayerStatistics& statistics,
-                                    WorkingSource& working, ComputePool& pool) {
+Result<LayerHessians> scale_layer(const AwqLayer& layer, LayerStatistics& statistics, WorkingSource& working,
+                                  ComputePool& pool) {
   Scaler scaler(layer, working, pool);
-  LayerImportance importance;
+  LayerHessians hessians;
   for (size_t i = 0; i < statistics.size(); ++i) {
-    AwqInput input{statistics[i]->hessian(), statistics[i]->mean_magnitudes()};
+    AwqInput input{statistics[i]->hessian(), statistics[i]->mean_magnitudes(), {}};
     statistics[i].reset();
     PAGODA_TRY(scaler.scale(static_cast<Input>(i), input));
-    for (int64_t k = 0; k < input.hessian.rows(); ++k) importance[i].push_back(input.hessian.at(k, k));
+    hessians[i] = std::move(input.hessian);
   }
-  return importance;
+  return hessians;
 }
 
 }  // namespace pagoda::quantize

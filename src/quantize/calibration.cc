@@ -22,6 +22,15 @@ uint64_t samples_hash(const Samples& samples) {
   return hash;
 }
 
+LayerHessians hessians_of(LayerStatistics& statistics) {
+  LayerHessians hessians;
+  for (size_t i = 0; i < statistics.size(); ++i) {
+    hessians[i] = statistics[i]->hessian();
+    statistics[i].reset();
+  }
+  return hessians;
+}
+
 Result<Calibration> Calibration::create(const model::Checkpoint& checkpoint, const Samples& samples,
                                         ComputePool& pool) {
   Calibration calibration;

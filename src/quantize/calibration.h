@@ -25,6 +25,9 @@ uint64_t samples_hash(const Samples& samples);
 
 // Statistics of the four inputs of a layer, by LayerWeights::Input.
 using LayerStatistics = std::array<std::unique_ptr<InputStatistics>, 4>;
+using LayerHessians = std::array<Dense, 4>;
+// `statistics` are used up.
+LayerHessians hessians_of(LayerStatistics& statistics);
 
 class Calibration {
  public:

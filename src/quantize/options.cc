@@ -76,8 +76,10 @@ std::string options_name(const Options& options) {
   if (options.method == Method::kInt8) return "int8 per channel";
   const std::string groups =
       options.group_size == Options::kWholeRow ? "per channel" : fmt::format("g{}", options.group_size);
-  return fmt::format("{} {}-bit {}{}{}", method_name(options.method), options.bits, groups,
-                     options.symmetric ? " sym" : "", options.act_order ? " desc_act" : "");
+  const bool nearest = options.method == Method::kAwq && options.rounding == Rounding::kNearest;
+  return fmt::format("{} {}-bit {}{}{}{}", method_name(options.method), options.bits, groups,
+                     options.symmetric ? " sym" : "", options.act_order ? " desc_act" : "",
+                     nearest ? " rounded to nearest" : "");
 }
 
 std::vector<Linear> layer_linears(const model::ModelConfig& config, int layer) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <unordered_set>
 #include <utility>
@@ -14,7 +13,7 @@
 #include "base/check.h"
 #include "model/loader/model_check.h"
 #include "quantize/awq_layer.h"
-#include "quantize/gptq.h"
+#include "quantize/layer_coder.h"
 #include "quantize/working_source.h"
 #include "quantize/writer/code_formats.h"
 #include "quantize/writer/float_tensor.h"
@@ -53,13 +52,8 @@ class Run {
   int64_t linear_cost() const;
   Result<int> begin_calibration();
   Result<std::vector<float>> weights(const Linear& linear) const;
-  CodedShape shape_of(const Linear& linear) const {
-    return {linear.rows, linear.depth, options_.columns(linear.depth), options_.grid()};
-  }
   Result<std::vector<OutTensor>> round_layer(int index);
-  Result<std::vector<OutTensor>> gptq_layer(int index);
-  Result<std::vector<OutTensor>> awq_layer(int index);
-  Result<std::vector<OutTensor>> layer(int index);
+  Result<std::vector<OutTensor>> calibrated_layer(int index);
   // The calibration goes on with what the codes stand for.
   void use(const Linear& linear, const CodedMatrix& coded);
   // The inputs of the next layer, now that this one has its new weights.
@@ -125,7 +119,8 @@ Result<std::vector<OutTensor>> Run::round_layer(int index) {
       const auto codes = round_channels(values.data(), linear.rows, linear.depth, dtype_, pool_);
       append(tensors, channel_tensors(linear.stem, codes));
     } else {
-      append(tensors, gptq_tensors(linear.stem, round_to_nearest(values.data(), shape_of(linear), pool_)));
+      append(tensors,
+             gptq_tensors(linear.stem, round_to_nearest(values.data(), options_.shape(linear), pool_)));
     }
     PAGODA_TRY(step());
   }
@@ -138,57 +133,26 @@ void Run::use(const Linear& linear, const CodedMatrix& coded) {
   working_.set_matrix(linear.stem + ".weight", linear.rows, linear.depth, std::move(values));
 }
 
-Result<std::vector<OutTensor>> Run::gptq_layer(int index) {
+Result<std::vector<OutTensor>> Run::calibrated_layer(int index) {
   PAGODA_TRY(calibration_->load(index, working_));
   LayerStatistics statistics = PAGODA_TRY(calibration_->collect([&] { return step(2); }));
-  const Grouping grouping = options_.act_order ? Grouping::kActOrder : Grouping::kNeighbours;
-  std::map<model::LayerWeights::Input, GptqInput> inputs;
-  std::vector<OutTensor> tensors;
-  for (const Linear& linear : layer_linears(config_, index)) {
-    auto input = inputs.find(linear.input);
-    if (input == inputs.end()) {
-      inputs.clear();  // linears with the same input follow each other
-      auto& collected = statistics[static_cast<size_t>(linear.input)];
-      input = inputs.emplace(linear.input, GptqInput(collected->hessian(), pool_)).first;
-      collected.reset();
-    }
-    const auto values = PAGODA_TRY(weights(linear));
-    const CodedMatrix coded = gptq(values.data(), shape_of(linear), input->second, grouping, pool_);
-    use(linear, coded);
-    append(tensors, gptq_tensors(linear.stem, coded));
-    PAGODA_TRY(step(linear_cost()));
+  const bool scaled = options_.method == Method::kAwq;
+  LayerHessians hessians;
+  if (scaled) {
+    hessians = PAGODA_TRY(scale_layer({config_, index, options_}, statistics, working_, pool_));
+  } else {
+    hessians = hessians_of(statistics);
   }
-  return tensors;
-}
-
-Result<std::vector<OutTensor>> Run::awq_layer(int index) {
-  PAGODA_TRY(calibration_->load(index, working_));
-  LayerStatistics statistics = PAGODA_TRY(calibration_->collect([&] { return step(2); }));
-  const LayerImportance importance =
-      PAGODA_TRY(scale_layer({config_, index, options_}, statistics, working_, pool_));
+  LayerCoder coder(std::move(hessians), options_, pool_);
   std::vector<OutTensor> tensors;
   for (const Linear& linear : layer_linears(config_, index)) {
     const auto values = PAGODA_TRY(weights(linear));
-    const auto& weigh = importance[static_cast<size_t>(linear.input)];
-    const CodedMatrix coded = round_to_nearest(values.data(), shape_of(linear), pool_, weigh);
+    const CodedMatrix coded = coder.code(linear, values.data());
     use(linear, coded);
-    append(tensors, awq_tensors(linear.stem, coded));
+    append(tensors, scaled ? awq_tensors(linear.stem, coded) : gptq_tensors(linear.stem, coded));
     PAGODA_TRY(step(linear_cost()));
   }
   return tensors;
-}
-
-Result<std::vector<OutTensor>> Run::layer(int index) {
-  switch (options_.method) {
-    case Method::kGptq:
-      return gptq_layer(index);
-    case Method::kAwq:
-      return awq_layer(index);
-    case Method::kRtn:
-    case Method::kInt8:
-      break;
-  }
-  return round_layer(index);
 }
 
 Result<void> Run::advance(int index) {
@@ -247,7 +211,7 @@ Result<void> Run::write_parts() {
   progress_.done = progress_.skipped;
   for (int index = 0; index < num_layers; ++index) {
     if (is_done(index)) continue;
-    auto tensors = PAGODA_TRY(layer(index));
+    auto tensors = PAGODA_TRY(calibrated ? calibrated_layer(index) : round_layer(index));
     append(tensors, PAGODA_TRY(floats(index)));
     PAGODA_TRY(writer_.write_part(index, std::move(tensors)));
     if (calibrated) PAGODA_TRY(advance(index));

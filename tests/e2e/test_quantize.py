@@ -58,6 +58,18 @@ def test_zero_points_have_a_format_of_their_own(tmp_path, flag, sym, layout):
     assert greedy(out)
 
 
+def test_awq_rounds_by_gptq_unless_told(tmp_path):
+    codes = []
+    for rounding in ([], ["--rounding", "gptq"], ["--rounding", "nearest"]):
+        out = tmp_path / ("out" + "".join(rounding))
+        arguments = ["--method", "awq", "--group-size", "32", *rounding]
+        code, stderr = run(TINY / "llama-tied-f32", out, *arguments, *FAST)
+        assert code == 0, stderr
+        codes.append((out / "model-00001-of-00003.safetensors").read_bytes())
+        assert greedy(out)
+    assert codes[0] == codes[1] != codes[2]
+
+
 def test_eight_bits_answer_as_the_file_does(prerequisites, tmp_path):
     for method, bits in (("int8", "8"), ("rtn", "8")):
         out = tmp_path / method
@@ -97,6 +109,7 @@ def test_what_is_refused_is_one_line(prerequisites, tmp_path):
         (["--bits", "3"], "--bits is 3; 4 and 8 can be written"),
         (["--method", "awq", "--sym"], "--sym: the method awq has zero points"),
         (["--method", "int8", "--asym"], "--asym: the method int8 has no zero points"),
+        (["--rounding", "nearest"], "--rounding is for the method awq"),
         (["--group-size", "128"], "--group-size 128 does not divide the 576 inputs"),
         (["--group-size", "64", "--calibration", empty], "the file is empty"),
         (["--group-size", "64", "--calibration", binary_file], "not a text"),

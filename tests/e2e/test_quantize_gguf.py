@@ -6,6 +6,7 @@ import signal
 import subprocess
 
 import pytest
+import xllamacpp
 
 from pagoda_server import ROOT, binary, model_path, start_command
 
@@ -151,18 +152,17 @@ def test_an_interrupted_run_leaves_nothing(tmp_path):
 
 @pytest.mark.parametrize("kind", ["q8_0", "q4_0", "q4_k"])
 def test_llama_cpp_reads_the_file_alike(tmp_path, start_server, kind):
-    """Needs pip's xllamacpp, which brings llama.cpp along; skipped without."""
-    peer = pytest.importorskip("xllamacpp")
+    """llama.cpp, by way of xllamacpp."""
     out = write(model_path(), tmp_path / "x.gguf", kind)
     server = start_server(model=pathlib.Path(out))
     mine = server.client().completions.create(
         model=server.client().models.list().data[0].id, prompt=PROMPT, max_tokens=1, temperature=0, logprobs=5
     )
-    parameters = peer.CommonParams()
+    parameters = xllamacpp.CommonParams()
     parameters.model.path = str(out)
     parameters.n_ctx = 256
     parameters.n_gpu_layers = 0
-    theirs = peer.Server(parameters).handle_completions(
+    theirs = xllamacpp.Server(parameters).handle_completions(
         {"prompt": PROMPT, "n_predict": 1, "temperature": 0, "n_probs": 5}
     )
     assert theirs["usage"]["prompt_tokens"] == mine.usage.prompt_tokens

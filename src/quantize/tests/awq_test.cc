@@ -28,7 +28,7 @@ std::vector<float> weights() {
 
 // Independent channels of the given sizes.
 AwqInput input_of(const std::vector<float>& magnitudes) {
-  AwqInput input{Dense(kDepth, kDepth), magnitudes};
+  AwqInput input{Dense(kDepth, kDepth), magnitudes, std::vector<float>(kDepth, 0.5f)};
   for (int64_t k = 0; k < kDepth; ++k) {
     const float m = magnitudes[static_cast<size_t>(k)];
     input.hessian.at(k, k) = 2 * m * m;
@@ -61,6 +61,31 @@ TEST(AwqScales, OutliersGetFinerSteps) {
   EXPECT_GT(scales[5], 1.5f * scales[6]);
   const std::vector<float> ones(kDepth, 1.0f);
   EXPECT_LT(loss(values, scales, input, pool), 0.5 * loss(values, ones, input, pool));
+}
+
+// Means over all rows, of what each is of the largest of its group.
+TEST(AwqScales, RelativeWeights) {
+  const std::vector<float> one = {1, -2, 4, 0}, two = {0, 0, -1, 1, 3, 1.5f, 2, 1};
+  const AwqMatrix matrices[] = {{one.data(), 1}, {two.data(), 2}};
+  const CodedShape shape{0, 4, 2, {4, false}};
+  EXPECT_THAT(relative_weights(matrices, shape),
+              testing::Pointwise(testing::FloatEq(), {1.5f / 3, 1.5f / 3, 3.0f / 3, 1.5f / 3}));
+}
+
+// Channels with small weights have room in their groups: larger scales cost nothing there.
+TEST(AwqScales, SmallWeightsGetFinerSteps) {
+  ComputePool pool(1);
+  auto values = weights();
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (i % kDepth % 2 == 1) values[i] *= 0.05f;
+  }
+  AwqInput input = input_of(std::vector<float>(kDepth, 1.0f));
+  const AwqMatrix matrix{values.data(), kRows};
+  input.weights = relative_weights(std::span(&matrix, 1), kShape);
+  const auto scales = awq_scales(std::span(&matrix, 1), input, kShape, pool);
+  EXPECT_GT(scales[5], 2 * scales[6]);
+  const std::vector<float> ones(kDepth, 1.0f);
+  EXPECT_LT(loss(values, scales, input, pool), 0.9 * loss(values, ones, input, pool));
 }
 
 TEST(AwqScales, EqualChannelsNeedNone) {

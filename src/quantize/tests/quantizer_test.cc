@@ -59,8 +59,7 @@ TEST_P(QuantizeRtn, LoadsAsTheCodesSay) {
         expected[i] = bf16_to_f32(scale) * static_cast<float>(coded.codes[i]);
       }
     } else {
-      const CodedShape shape{linear.rows, linear.depth, options.columns(linear.depth), options.grid()};
-      round_to_nearest(before.data(), shape, pool).dequantise(expected.data(), pool);
+      round_to_nearest(before.data(), options.shape(linear), pool).dequantise(expected.data(), pool);
     }
     EXPECT_EQ(values_of(made, linear), expected) << linear.stem;
   }
